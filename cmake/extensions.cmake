@@ -1,0 +1,25 @@
+# The Python extensions. They and the Python files meet in <build>/python/braze, which can be put on PYTHONPATH.
+file(GLOB python_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/python ${CMAKE_SOURCE_DIR}/python/braze/*)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/python/braze)
+foreach(file ${python_files})
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/python/${file} ${CMAKE_BINARY_DIR}/python/${file} SYMBOLIC)
+endforeach()
+
+function(braze_extension name)
+  cmake_parse_arguments(arg "" "OUTPUT" "SOURCES;LINK" ${ARGN})
+  Python_add_library(${name} MODULE WITH_SOABI ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE braze_warnings ${arg_LINK})
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${arg_OUTPUT})
+endfunction()
+
+file(GLOB module_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/braze/module/*.cpp)
+if(BRAZE_TORCH AND module_sources)
+  braze_extension(_braze SOURCES ${module_sources} OUTPUT ${CMAKE_BINARY_DIR}/python/braze
+    LINK braze_trace braze_runtime braze_decompose braze_rewrite braze_partition)
+  install(TARGETS _braze LIBRARY DESTINATION braze)
+  install(DIRECTORY python/braze/ DESTINATION braze PATTERN "__pycache__" EXCLUDE)
+  if(TARGET braze_clang)
+    install(TARGETS braze_clang LIBRARY DESTINATION braze)
+  endif()
+endif()

@@ -1,0 +1,48 @@
+// Recipes: how the exit of a segment rebuilds the objects that its Python code made: return values, and later live
+// frames and side effects. Flat instructions over slots; each instruction defines one slot.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "braze/capture/ref.h"
+
+namespace braze::capture {
+
+enum class RecipeOp : uint8_t {
+  Fetched,     // a: index among the guards' fetched values
+  Output,      // a: index of the graph's output
+  Constant,    // object: an immutable object
+  NewList, NewTuple, NewDict, NewSet,   // a: first of b operand slots in `operands`; dict: key, value pairs
+  NewInstance, // object: the type; created by tp_new without __init__ (object.__new__, or the builtin base's)
+  NewCell, NewFunction, NewSlice, NewMethod,
+  SetItem, SetAttr, Append,             // fills for cycles and instances: a: target, operands: values
+  DictUpdate,  // a: dict-subclass instance; operands: key, value pairs written to the dict storage, in order
+};
+
+struct RecipeInsn {
+  RecipeOp op;
+  int32_t a = 0;
+  int32_t first = 0, count = 0;   // in operands
+  Ref object;
+};
+
+class Recipe {
+ public:
+  int32_t add(RecipeOp op, int32_t a = 0, std::span<const int32_t> operands = {}, PyObject* object = nullptr);
+  void set_result(int32_t slot) { result_ = slot; }
+  // New reference to the result; nullptr with an error set. outputs: borrowed.
+  PyObject* run(PyObject* const* fetched, PyObject* const* outputs) const;
+  // The index of the one output that is the result as it is, or -1: the call's fast path.
+  int32_t single_output() const;
+  std::string describe() const;
+
+ private:
+  std::vector<RecipeInsn> code_;
+  std::vector<int32_t> operands_;
+  int32_t result_ = -1;
+};
+
+}  // namespace braze::capture

@@ -1,0 +1,110 @@
+// TensorDomain: all that capture knows of tensors. The folder trace implements it over torch and registers it; capture's
+// own tests register a dummy. With no domain registered no object is a tensor.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "braze/capture/ref.h"
+#include "braze/capture/source.h"
+#include "braze/support/executable.h"
+#include "braze/support/result.h"
+
+namespace braze::capture {
+
+// A tensor guard's operand, made by the domain for one tensor as it was seen in the trace. Owned by the domain's
+// shared_ptr; `check` is called on the hot path: false if the object differs.
+struct TensorOperand {
+  std::shared_ptr<const void> state;
+  bool (*check)(const void* state, PyObject* object) = nullptr;
+  std::string (*describe)(const void* state, PyObject* object) = nullptr;   // object may be nullptr: what is expected; else what differs
+};
+
+// Predicates over the sizes of guarded tensors (dynamic shapes). `tensors` are the fetched graph inputs in order.
+class ShapeCheck {
+ public:
+  virtual ~ShapeCheck() = default;
+  virtual bool run(PyObject* const* tensors) const = 0;
+  virtual std::string explain(PyObject* const* tensors) const = 0;
+};
+
+enum class NativeKind : uint8_t {
+  Unknown,    // may do anything: break the graph before the call
+  Pure,       // reads only its (exact builtin) arguments and immutable state; run it for real on guarded values
+  Tensor,     // a torch operation: run it on stand-ins, the domain records
+  Modelled,   // capture has a C++ model
+  Polyfilled, // capture has a Python polyfill, whose frame is interpreted
+  Effect,     // returns None, acts outside only (print): recorded in order
+  Break,      // known to need the data (item, numpy, tolist): break with a good reason
+};
+
+// What an operand that is an attribute read on a tensor gives: a value and whether it is a fresh traced tensor.
+class TraceSession {
+ public:
+  virtual ~TraceSession() = default;
+
+  // The traced tensor that stands for an existing tensor found at `src`; the same object for the same tensor.
+  // The caller has not guarded it: the session asks for the tensor guard through `operand`.
+  virtual Result<Ref> stand_in(PyObject* real, Src src) = 0;
+  // True for tensors that this session made (stand-ins and results).
+  virtual bool is_traced(PyObject* object) const = 0;
+  // The existing tensor behind a stand-in, or nullptr for a fresh one.
+  virtual PyObject* real_of(PyObject* traced) const = 0;
+
+  // Calls a native callable (builtin, method descriptor, type) of kind Tensor on arguments whose tensors are already
+  // traced ones. Unsupported: nothing has happened. A Python error of the op itself comes back as Unsupported too,
+  // with its text: eager will raise it at the right place.
+  virtual Result<Ref> call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) = 0;
+  // getattr(tensor, name) for data attributes (shape, dtype, T, grad_fn, ...). The result may be a traced tensor.
+  virtual Result<Ref> get_attribute(PyObject* traced, PyObject* name) = 0;
+
+  // Torch modes entered by the traced code are real while tracing (no_grad's __enter__ runs natively); the session
+  // restores the state it found at its start when it ends, also after an error.
+  // Finishes the graph with these outputs (traced tensors, in order) and compiles it. The inputs are the sources of
+  // inputs() in order.
+  struct Finished {
+    std::shared_ptr<Executable> executable;
+    std::shared_ptr<const ShapeCheck> shapes;   // may be null
+    std::string graph_text;                     // for explain(); empty unless asked for
+    int64_t n_ops = 0;
+  };
+  virtual Result<Finished> finish(std::span<PyObject* const> outputs) = 0;
+  // After finish(): the source of each graph input, and its guard operand.
+  struct Input {
+    Src src;
+    TensorOperand operand;
+  };
+  virtual std::vector<Input> inputs() const = 0;
+  // Tensors whose metadata alone was read (no graph input): they need guards too.
+  virtual std::vector<Input> guarded_only() const = 0;
+  virtual uint64_t modes() const = 0;           // the torch state under which the trace started, packed
+};
+
+struct TraceOptions {
+  std::string backend = "braze";                // "braze", "eager", "aot_eager", or a registered name
+  bool dynamic = false;                         // every size of user inputs symbolic
+  // (source text path, dimension) pairs that changed before: symbolic now
+  std::vector<std::pair<std::string, int64_t>> dynamic_dims;
+  bool keep_text = false;
+};
+
+class TensorDomain {
+ public:
+  virtual ~TensorDomain() = default;
+  virtual bool is_tensor(PyObject* object) const = 0;          // torch.Tensor or a subclass
+  virtual NativeKind classify(PyObject* callable) const = 0;   // Unknown where the domain has no opinion
+  virtual std::string break_reason(PyObject* callable) const = 0;   // for NativeKind::Break
+  virtual uint64_t modes() const = 0;                          // packed now; a few nanoseconds
+  virtual std::string describe_modes(uint64_t modes) const = 0;
+  virtual Result<std::unique_ptr<TraceSession>> begin(const TraceOptions& options) = 0;
+  // Immutable torch objects that may be used as constants: dtype, device, layout, memory_format, Size, finfo.
+  virtual bool is_constant(PyObject* object) const = 0;
+};
+
+void register_domain(std::unique_ptr<TensorDomain> domain);
+TensorDomain& domain();   // the registered one, or one for which nothing is a tensor
+
+}  // namespace braze::capture

@@ -1,0 +1,24 @@
+// Native type rules: dtype, sizes, strides and offset of an op's results from its arguments, symbolic, without torch.
+// They must give what the real CPU kernel gives; test/ops checks each against ATen (op x layout x dtype).
+#pragma once
+
+#include <vector>
+
+#include "braze/graph/graph.h"
+#include "braze/support/result.h"
+
+namespace braze::graph {
+
+struct TypeContext {
+  sym::ShapeEnv* env;      // decisions about symbolic sizes become guards here
+  DType default_dtype = DType::F32;
+};
+
+// True if the op has a native rule.
+bool has_type_rule(const Op* op);
+// The result types. Unsupported: this rule does not cover these arguments (the caller tries ATen's meta kernels).
+// Errors that eager would raise (shape mismatch) are left to eager: the rule answers Unsupported.
+Result<std::vector<TensorType>> infer_types(const Op* op, const std::vector<Argument>& arguments,
+                                            const TypeContext& context);
+
+}  // namespace braze::graph

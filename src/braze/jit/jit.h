@@ -1,0 +1,48 @@
+// Source text to function pointers: in process by clang (libbraze_clang.so, loaded at the first compile), or by a system
+// compiler where that library is absent. Object bytes are cached in memory and on disk.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "braze/schedule/target.h"
+#include "braze/support/result.h"
+
+namespace braze::jit {
+
+using KernelFunction = void (*)(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end);
+
+// A loaded kernel; the machine code is unmapped when the last owner goes.
+struct LoadedKernel {
+  KernelFunction function = nullptr;
+  std::shared_ptr<void> code;
+};
+
+struct KernelSource {
+  std::string key;        // content key of this kernel (codegen::kernel_key)
+};
+
+// Makes one translation unit for the kernels numbered in `which`, naming each by `name(i)`.
+using EmitUnit = std::function<std::string(std::span<const int32_t> which, std::span<const std::string> names)>;
+
+struct CompileReport {
+  int cache_hits_memory = 0, cache_hits_disk = 0, compiled = 0;
+  double front_ms = 0, code_ms = 0, load_ms = 0, wall_ms = 0;
+};
+
+// Looks each kernel up in the caches, compiles the rest in modules spread over threads, and loads all. The GIL is not
+// needed; callers drop it. Unsupported: a kernel failed to compile; the reason names the file with its source.
+Result<std::vector<LoadedKernel>> compile(std::span<const KernelSource> kernels, const EmitUnit& emit,
+                                          const schedule::Target& target, CompileReport* report = nullptr);
+
+// "clang" (library loaded or loadable), "system: g++ 12.2", or "none".
+std::string compiler_description();
+// $BRAZE_CACHE_DIR, else the user's cache folder; "" if caching on disk is off or impossible (said once).
+std::string cache_folder();
+void clear_memory_cache();
+
+}  // namespace braze::jit

@@ -1,0 +1,173 @@
+// Program: the scheduler's answer. A list of steps over planned buffers. Code generation prints each Kernel as text and
+// makes no choice of its own; runtime runs the steps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "braze/loop/loop_ir.h"
+#include "braze/schedule/target.h"
+
+namespace braze::schedule {
+
+using loop::Axis;
+using loop::Expr;
+using loop::ReduceOp;
+using loop::Scalar;
+using loop::View;
+using graph::Shape;
+
+// ---- Kernel: one function over [begin, end) of its parallel range --------------------------------------------------
+//
+//   for each p in [begin, end): split into the parallel axes (row-major over Kernel::parallel)
+//     for each stage in order: loops, statements
+//
+// Index expressions in a kernel use the axes' symbols and the kernel's size parameters only. A Scalar Load inside a
+// kernel has ONE index: the address in elements from the parameter's pointer (already multiplied by strides);
+// Load::buffer is the parameter number, or -1 - n for scratch n. Reduced(n) reads accumulator n after its stage.
+
+enum class NestKind : uint8_t {   // how it was shaped; the generator reads the axes, this is for logs and tests
+  Flat,          // one parallel vector loop
+  Tile2D,        // two axes, tiles transposed through registers
+  RowStages,     // parallel rows; stages run along the row
+  ColumnReduce,  // reduction along an outer axis, vectors along a kept axis
+  FullReduce,    // everything to one value: partials per chunk, then combine
+  Scan, GatherRows, ScatterAdd, Window, Cat, Scalarised,
+};
+
+enum class AxisRole : uint8_t { Serial, Vector, Unrolled };   // Unrolled: a constant small extent, printed out
+
+struct LoopAxis {
+  Expr symbol, extent;
+  AxisRole role = AxisRole::Serial;
+};
+
+struct Store {
+  int32_t buffer;          // parameter number, or -1 - n: scratch n
+  Expr address;            // in elements
+  const Scalar* value;     // of the buffer's dtype
+  bool non_temporal = false;
+  std::vector<loop::Binding> bindings;   // computed symbols in the address (scatter)
+  enum class Combine : uint8_t { Overwrite, Add, Max, Min, Mul } combine = Combine::Overwrite;
+};
+
+struct Accumulator {
+  int32_t number;          // Reduced(number) reads it in later stages and after
+  ReduceOp op;
+  DType dtype;             // of the running value
+  const Scalar* value;     // combined in each iteration of the stage's loops; ArgMax, ArgMin: the compared value
+  Expr index;              // ArgMax, ArgMin: the index recorded
+};
+
+// A loop nest inside the parallel axes. With accumulators: they start at the neutral element, the loops run, and the
+// results are one value per element of the enclosing axes - or one per lane, if the vector axis is not reduced
+// (`lanes_kept`, a column reduction: the vector axis then stands in Kernel::parallel's last place or in `kept`).
+struct Stage {
+  std::vector<LoopAxis> kept;        // loops outside the accumulators; their results are per iteration of these
+  std::vector<LoopAxis> loops;       // the loops that accumulate (or just compute); the last may be the vector axis
+  std::vector<Accumulator> accumulators;
+  std::vector<Store> stores;         // inside `loops` if there are no accumulators, else after them (inside `kept`)
+  std::vector<Store> inner_stores;   // inside `loops` beside accumulators: a scratch row that is filled while summing
+  // Scan: the running value of accumulators[0] is read by Reduced(number) in inner_stores.
+  bool scan = false;
+};
+
+struct Scratch {           // per thread, reused for each parallel index
+  DType dtype;
+  Expr elements;
+};
+
+struct KernelParam {
+  DType dtype;
+  bool read = false, written = false;
+};
+
+struct Kernel {
+  NestKind kind = NestKind::Flat;
+  std::vector<KernelParam> params;
+  std::vector<Expr> size_params;      // symbols k0, k1, ...: trailing int64 arguments, in order
+  std::vector<LoopAxis> parallel;     // outermost first; the last may have role Vector (then begin..end counts whole
+                                      // vectors' worth of elements: the runtime splits at multiples of 64)
+  std::vector<Stage> stages;
+  std::vector<Scratch> scratch;
+  // FullReduce and split reductions: the kernel writes one partial per chunk to a parameter, a second kernel combines.
+  std::shared_ptr<sym::Context> context;   // owns the kernel's symbols
+  std::shared_ptr<loop::ScalarBuilder> scalars;
+  double cost_ns = 0;                 // of the whole range on one thread, for the decision to use threads
+  std::string note;                   // "softmax row: %3, %4, %5", for logs and as a comment in the text
+};
+
+std::string print(const Kernel& kernel);      // grammar: docs/program.md
+
+// ---- Steps ---------------------------------------------------------------------------------------------------------
+
+struct LaunchStep {
+  int32_t kernel;                     // index in Program::kernels
+  std::vector<View> params;           // one per Kernel param; the view's offset is added to the pointer
+  std::vector<Expr> sizes;            // values of the kernel's size_params, over the graph's symbols
+  Expr range;                         // the parallel range is [0, range)
+  Expr grain = 1;                     // split only at multiples of this
+  bool parallel = false;              // worth more than one thread
+};
+
+struct CallStep {                     // ATen or a library
+  int32_t call;                       // index in LoopProgram::calls
+  std::vector<View> operands;
+  std::vector<int32_t> results;       // buffers
+  bool into_planned = false;          // results are written into planned memory (out= form or library row)
+  std::string library;                // a row of runtime's table ("addmm", "linear+gelu"); "": plain ATen call
+  std::vector<View> epilogue_operands;
+};
+
+struct CopyStep { View from, to; };   // mutation write-back
+
+using Step = std::variant<LaunchStep, CallStep, CopyStep>;
+
+// ---- Memory --------------------------------------------------------------------------------------------------------
+
+enum class Place : uint8_t {
+  Input,       // given by the caller
+  Output,      // allocated for this call and returned
+  Arena,       // at `arena_offset` of the program's arena
+  Call,        // allocated by an ATen call, freed after its last use
+  Constant,    // kept by the program
+  Alias,       // shares the memory of `alias_of` (in-place reuse, or an output that is a view)
+};
+
+struct BufferPlan {
+  Place place = Place::Arena;
+  DType dtype = DType::F32;
+  Shape sizes, strides;
+  Expr offset = 0;
+  Expr bytes = 0;                     // of the dense storage behind it
+  Expr arena_offset = 0;              // 64-byte aligned
+  int32_t alias_of = -1;
+  int32_t input = -1, output = -1;
+  int32_t last_step = -1;             // the step after which it is dead
+};
+
+struct Program {
+  std::shared_ptr<sym::ShapeEnv> env;
+  std::vector<BufferPlan> buffers;    // same numbering as LoopProgram::buffers, then scheduler's own (partials)
+  std::vector<Kernel> kernels;        // equal kernels (by printed form) stand once
+  std::vector<Step> steps;
+  Expr arena_bytes = 0;
+  std::vector<View> outputs;          // one per graph output
+  std::shared_ptr<loop::LoopProgram> loops;   // calls and mutations
+  std::string decisions;              // the fusion log, when Topic::kSchedule is on
+};
+
+struct ScheduleOptions {
+  bool fusion = true;
+  bool horizontal = true;
+};
+
+Result<Program> schedule(std::shared_ptr<loop::LoopProgram> loops, const Target& target,
+                         const ScheduleOptions& options = {});
+std::string print(const Program& program);
+std::string verify(const Program& program);
+
+}  // namespace braze::schedule
