@@ -70,7 +70,7 @@ struct Split {
     ::braze::check_detail::Outcome check_outcome = ::braze::check_detail::Split{} << condition;        \
     if (!check_outcome.ok) [[unlikely]] {                                                              \
       std::ostringstream check_message;                                                                \
-      check_message __VA_OPT__(<< __VA_ARGS__);                                                        \
+      (void)(check_message __VA_OPT__(<< __VA_ARGS__));                                                \
       ::braze::check_detail::fail(#condition, check_outcome.sides, __FILE__, __LINE__,                 \
                                   check_message.str());                                                \
     }                                                                                                  \

@@ -1,0 +1,170 @@
+#include "braze/runtime/graph_executor.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <unordered_map>
+
+#include "braze/runtime/operator_call.h"
+#include "braze/runtime/outputs.h"
+#include "braze/runtime/python_tensor.h"
+#include "braze/runtime/size_slots.h"
+#include "braze/support/check.h"
+
+namespace braze::runtime {
+namespace {
+
+struct Step {
+  OperatorCall call;
+  std::vector<int32_t> operands;     // value numbers
+  std::vector<int32_t> results;
+  std::vector<int32_t> dead;         // values whose last use this is
+};
+
+class GraphExecutor final : public Executable {
+ public:
+  GraphExecutor(std::shared_ptr<const graph::Graph> graph, ProgramInputs inputs)
+      : graph_(std::move(graph)), inputs_(std::move(inputs)), sizes_(*graph_) {
+    CHECK(inputs_.bindings.size() == graph_->inputs.size());
+    plan_.aliases = graph_->aliases;
+    plan_.mutations = graph_->mutations;
+    plan_.n_outputs = static_cast<int64_t>(graph_->outputs.size());
+    number_values();
+    for (const graph::OutputAlias& alias : plan_.aliases) register_alias(alias);
+  }
+
+  int64_t n_outputs() const override { return plan_.n_outputs; }
+
+  bool run(PyObject* const* inputs, int64_t, PyObject** outputs) override {
+    try {
+      std::vector<at::Tensor> callers(inputs_.bindings.size());
+      for (size_t i = 0; i < callers.size(); ++i)
+        if (inputs_.bindings[i].caller >= 0) callers[i] = unpack(inputs[inputs_.bindings[i].caller]);
+      std::vector<at::Tensor> values(n_values_);
+      std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
+      std::vector<at::Tensor> results, new_values;
+      GilRelease scope;
+      {
+        at::AutoDispatchBelowADInplaceOrView below_autograd;
+        c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+        for (size_t i = 0; i < callers.size(); ++i) values[i] = bind(inputs_.bindings[i], callers[i]);
+        sizes_.evaluate({values.data(), callers.size()}, size_values.data());
+        for (const Step& step : steps_) run_step(step, values, size_values.data());
+        for (size_t i = 0; i < plan_.mutations.size(); ++i) new_values.push_back(values[mutation_values_[i]]);
+        for (int32_t v : output_values_) results.push_back(v < 0 ? at::Tensor() : values[static_cast<size_t>(v)]);
+      }
+      std::vector<int32_t> same_input(results.size(), -1);
+      const SizeValue size_value = [&](graph::Expr e) { return size_values[static_cast<size_t>(size_slot(e))]; };
+      finish_outputs(plan_, callers, new_values, size_value, results, same_input);
+      scope.acquire();
+      return give(inputs, results, same_input, outputs);
+    } catch (...) {
+      set_python_error();
+      return false;
+    }
+  }
+
+ private:
+  // Drops the GIL for its lifetime or until acquire().
+  struct GilRelease {
+    PyThreadState* state = PyEval_SaveThread();
+    void acquire() {
+      if (state != nullptr) PyEval_RestoreThread(std::exchange(state, nullptr));
+    }
+    ~GilRelease() { acquire(); }
+  };
+
+  int size_slot(graph::Expr e) const { return alias_slots_.at(e); }
+
+  void register_alias(const graph::OutputAlias& alias) {
+    const auto note = [&](graph::Expr e) {
+      if (!e.is_constant()) alias_slots_[e] = sizes_.slot(e);
+    };
+    for (graph::Expr e : alias.sizes) note(e);
+    for (graph::Expr e : alias.strides) note(e);
+    note(alias.offset);
+  }
+
+  void number_values() {
+    std::unordered_map<const graph::Value*, int32_t> number;
+    const auto give_number = [&](const graph::Value* v) { number[v] = static_cast<int32_t>(n_values_++); };
+    for (const graph::Value* input : graph_->inputs) give_number(input);
+    const SizeSlot size_slot_of = [&](graph::Expr e) { return sizes_.slot(e); };
+    const ObjectOf object_of = [&](int32_t slot) { return inputs_.objects[static_cast<size_t>(slot)]; };
+    std::vector<int32_t> last_use;
+    for (const graph::Node* node : graph_->nodes) {
+      Step step{OperatorCall(*node, size_slot_of, object_of), {}, {}, {}};
+      for (const graph::Argument& argument : node->arguments)
+        for_each_value(argument, [&](graph::Value* v) { step.operands.push_back(number.at(v)); });
+      for (const graph::Value* result : node->results) {
+        give_number(result);
+        step.results.push_back(number.at(result));
+      }
+      steps_.push_back(std::move(step));
+    }
+    last_use.assign(n_values_, -1);
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      for (int32_t v : steps_[s].results) last_use[static_cast<size_t>(v)] = static_cast<int32_t>(s);
+      for (int32_t v : steps_[s].operands) last_use[static_cast<size_t>(v)] = static_cast<int32_t>(s);
+    }
+    const auto keep = [&](const graph::Value* v) {
+      const int32_t n = number.at(v);
+      last_use[static_cast<size_t>(n)] = -1;
+      return n;
+    };
+    for (const graph::Value* output : graph_->outputs) output_values_.push_back(output == nullptr ? -1 : keep(output));
+    for (const graph::Mutation& mutation : graph_->mutations)
+      mutation_values_.push_back(static_cast<size_t>(keep(mutation.value)));
+    for (size_t v = graph_->inputs.size(); v < n_values_; ++v)
+      if (last_use[v] >= 0) steps_[static_cast<size_t>(last_use[v])].dead.push_back(static_cast<int32_t>(v));
+  }
+
+  static void run_step(const Step& step, std::vector<at::Tensor>& values, const int64_t* sizes) {
+    std::vector<at::Tensor> operands, results;
+    operands.reserve(step.operands.size());
+    for (int32_t v : step.operands) operands.push_back(values[static_cast<size_t>(v)]);
+    step.call.run(operands, sizes, results);
+    CHECK(results.size() >= step.results.size());
+    for (size_t i = 0; i < step.results.size(); ++i) values[static_cast<size_t>(step.results[i])] = std::move(results[i]);
+    for (int32_t v : step.dead) values[static_cast<size_t>(v)].reset();
+  }
+
+  bool give(PyObject* const* inputs, std::vector<at::Tensor>& results, const std::vector<int32_t>& same_input,
+            PyObject** outputs) const {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (same_input[i] >= 0) {
+        outputs[i] = Py_NewRef(inputs[inputs_.bindings[static_cast<size_t>(same_input[i])].caller]);
+      } else if (!results[i].defined()) {
+        outputs[i] = Py_NewRef(Py_None);
+      } else {
+        outputs[i] = wrap(std::move(results[i]));
+      }
+      if (outputs[i] == nullptr) {
+        for (size_t j = 0; j < i; ++j) Py_CLEAR(outputs[j]);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::shared_ptr<const graph::Graph> graph_;
+  ProgramInputs inputs_;
+  SizeSlots sizes_;
+  OutputPlan plan_;
+  size_t n_values_ = 0;
+  std::vector<Step> steps_;
+  std::vector<int32_t> output_values_;
+  std::vector<size_t> mutation_values_;
+  std::unordered_map<graph::Expr, int> alias_slots_;
+};
+
+}  // namespace
+
+std::shared_ptr<Executable> make_graph_executor(std::shared_ptr<const graph::Graph> graph, ProgramInputs inputs) {
+  return std::make_shared<GraphExecutor>(std::move(graph), std::move(inputs));
+}
+
+}  // namespace braze::runtime

@@ -1,0 +1,15 @@
+// Runs a tensor graph node by node through ATen: the back ends "eager" and "aot_eager", the fall-back where a kernel
+// can't be compiled, and the reference in tests.
+#pragma once
+
+#include <memory>
+
+#include "braze/graph/graph.h"
+#include "braze/runtime/inputs.h"
+#include "braze/support/executable.h"
+
+namespace braze::runtime {
+
+std::shared_ptr<Executable> make_graph_executor(std::shared_ptr<const graph::Graph> graph, ProgramInputs inputs);
+
+}  // namespace braze::runtime

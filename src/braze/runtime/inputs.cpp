@@ -1,0 +1,20 @@
+#include "braze/runtime/inputs.h"
+
+#include <ATen/ops/empty.h>
+
+namespace braze::runtime {
+
+at::Tensor bind(const InputBinding& binding, const at::Tensor& callers) {
+  switch (binding.kind) {
+    case InputBinding::Kind::Tensor: return callers;
+    case InputBinding::Kind::Constant: return binding.constant;
+    case InputBinding::Kind::StorageBase: break;
+  }
+  const auto elements = static_cast<int64_t>(callers.storage().nbytes() / callers.element_size());
+  at::Tensor base = at::empty({0}, callers.options().requires_grad(false));
+  base.unsafeGetTensorImpl()->set_storage_keep_dtype(callers.storage());
+  base.unsafeGetTensorImpl()->set_sizes_and_strides({elements}, {1}, 0);
+  return base;
+}
+
+}  // namespace braze::runtime

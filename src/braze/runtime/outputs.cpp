@@ -1,0 +1,38 @@
+#include "braze/runtime/outputs.h"
+
+#include <c10/core/GradMode.h>
+
+namespace braze::runtime {
+namespace {
+
+std::vector<int64_t> values(const graph::Shape& shape, const SizeValue& size_value) {
+  std::vector<int64_t> out;
+  out.reserve(shape.size());
+  for (graph::Expr e : shape) out.push_back(e.is_constant() ? e.constant() : size_value(e));
+  return out;
+}
+
+}  // namespace
+
+void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
+                    std::span<const at::Tensor> new_values, const SizeValue& size_value,
+                    std::vector<at::Tensor>& outputs, std::vector<int32_t>& same_input) {
+  for (size_t i = 0; i < plan.mutations.size(); ++i) {
+    at::Tensor target = callers[static_cast<size_t>(plan.mutations[i].input)];
+    c10::AutoGradMode no_grad(!plan.mutations[i].under_no_grad);
+    target.copy_(new_values[i]);
+  }
+  for (const graph::OutputAlias& alias : plan.aliases) {
+    const auto output = static_cast<size_t>(alias.output);
+    if (alias.same_object) {
+      same_input[output] = alias.input;
+      continue;
+    }
+    const at::Tensor& base = alias.input >= 0 ? callers[static_cast<size_t>(alias.input)]
+                                              : outputs[static_cast<size_t>(alias.base_output)];
+    const int64_t offset = alias.offset.is_constant() ? alias.offset.constant() : size_value(alias.offset);
+    outputs[output] = base.as_strided(values(alias.sizes, size_value), values(alias.strides, size_value), offset);
+  }
+}
+
+}  // namespace braze::runtime

@@ -1,0 +1,32 @@
+// The end of a call: mutated inputs are written back, and outputs that alias inputs or each other are made as views.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "braze/graph/graph.h"
+#include "braze/runtime/inputs.h"
+
+namespace braze::runtime {
+
+// What the runtime needs of a graph after the graph itself is gone.
+struct OutputPlan {
+  std::vector<graph::OutputAlias> aliases;
+  std::vector<graph::Mutation> mutations;    // values are not used here
+  int64_t n_outputs = 0;
+};
+
+// sizes_of: the value of a symbolic size in this call.
+using SizeValue = std::function<int64_t(graph::Expr)>;
+
+// Copies mutated values into the callers' tensors (new_values[i] for plan.mutations[i]) and replaces aliasing outputs.
+// callers: the Python-visible tensor of each graph input (undefined for constants). `same_input[i]` receives the graph
+// input whose Python object output i is, or -1.
+void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
+                    std::span<const at::Tensor> new_values, const SizeValue& size_value,
+                    std::vector<at::Tensor>& outputs, std::vector<int32_t>& same_input);
+
+}  // namespace braze::runtime

@@ -1,0 +1,15 @@
+// Contiguous slices of a range over torch's own intra-op pool, so that torch.set_num_threads and OpenMP settings hold.
+#pragma once
+
+#include <cstdint>
+
+#include "braze/jit/jit.h"
+
+namespace braze::runtime {
+
+int thread_count();
+
+// Runs the kernel over [0, range), split at multiples of `grain`.
+void run_parallel(jit::KernelFunction kernel, void* const* buffers, const int64_t* sizes, int64_t range, int64_t grain);
+
+}  // namespace braze::runtime
