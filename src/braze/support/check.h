@@ -64,7 +64,8 @@ struct Split {
 }  // namespace check_detail
 }  // namespace braze
 
-// CHECK(condition) or CHECK(condition, "message " << value).
+// CHECK(condition) or CHECK(condition, "message " << value). torch defines a CHECK too: include torch's headers first.
+#undef CHECK
 #define CHECK(condition, ...)                                                                          \
   do {                                                                                                 \
     ::braze::check_detail::Outcome check_outcome = ::braze::check_detail::Split{} << condition;        \
