@@ -28,10 +28,26 @@ using graph::Shape;
 // Index expressions in a kernel use the axes' symbols and the kernel's size parameters only. A Scalar Load inside a
 // kernel has ONE index: the address in elements from the parameter's pointer (already multiplied by strides);
 // Load::buffer is the parameter number, or -1 - n for scratch n. Reduced(n) reads accumulator n after its stage.
+//
+// What a generator may rely on, and must do:
+//  - Axes start at 0. Extents may mention size parameters and the symbols of parallel axes and of loops further out
+//    (the last chunk of a split axis: min(64, k0 - 64*p1)). An extent is never negative; it may be 0.
+//  - A vector axis in `parallel` makes every stage's values vectors along it. [begin, end) may then start and end in
+//    the middle of a row of it: the generator walks the pieces.
+//  - Values are shared DAGs: a node stands for one computation per element. Parts that depend on no symbol of the
+//    inner loops (1 / sqrt(Reduced(1) / k0 + eps)) are to be computed once outside of them; the scheduler counts on it.
+//  - Stores of one statement list are evaluated from the memory before any of them: all loads, then all stores.
+//  - Two parameters may be the same memory (in-place reuse), but then an element is read only before it is written by
+//    the same iteration of the same stage or by earlier stages of the same parallel index: no restrict qualifiers.
+//  - Scratch is per thread, 64-byte aligned, with room for one vector beyond `elements`, so that tails may be written
+//    in full; its contents do not outlive a parallel index.
+//  - Load bindings: each symbol in the address has its value computed first and is checked: 0 <= value < extent.
 
 enum class NestKind : uint8_t {   // how it was shaped; the generator reads the axes, this is for logs and tests
   Flat,          // one parallel vector loop
-  Tile2D,        // two axes, tiles transposed through registers
+  Tile2D,        // two axes, tiles transposed through registers: one stage whose last two loops are i (Serial, at most
+                 // kTile long) and j (Vector). Stores and some loads are contiguous along j; other loads have
+                 // coefficient 1 along i and a stride along j: these tiles are loaded along i and transposed
   RowStages,     // parallel rows; stages run along the row
   ColumnReduce,  // reduction along an outer axis, vectors along a kept axis
   FullReduce,    // everything to one value: partials per chunk, then combine
@@ -58,22 +74,29 @@ struct Accumulator {
   int32_t number;          // Reduced(number) reads it in later stages and after
   ReduceOp op;
   DType dtype;             // of the running value
-  const Scalar* value;     // combined in each iteration of the stage's loops; ArgMax, ArgMin: the compared value
-  Expr index;              // ArgMax, ArgMin: the index recorded
+  const Scalar* value;     // of `dtype`; combined in each iteration of the stage's loops. ArgMax, ArgMin: the compared
+                           // value
+  Expr index;              // ArgMax, ArgMin: the index recorded; it grows in the order of the loops. Reduced is I64
 };
 
 // A loop nest inside the parallel axes. With accumulators: they start at the neutral element, the loops run, and the
 // results are one value per element of the enclosing axes - or one per lane, if the vector axis is not reduced
-// (`lanes_kept`, a column reduction: the vector axis then stands in Kernel::parallel's last place or in `kept`).
+// (a column reduction: the vector axis then stands in the last place of Kernel::parallel or of `kept`).
+// Results of a stage with `kept` loops are read by its own `stores` only; else by all later stages too.
+// A stage without loops runs once per parallel index (per lane of a parallel vector axis).
 struct Stage {
   std::vector<LoopAxis> kept;        // loops outside the accumulators; their results are per iteration of these
   std::vector<LoopAxis> loops;       // the loops that accumulate (or just compute); the last may be the vector axis
   std::vector<Accumulator> accumulators;
   std::vector<Store> stores;         // inside `loops` if there are no accumulators, else after them (inside `kept`)
   std::vector<Store> inner_stores;   // inside `loops` beside accumulators: a scratch row that is filled while summing
-  // Scan: the running value of accumulators[0] is read by Reduced(number) in inner_stores.
-  bool scan = false;
+  // Scan: Reduced(number) in inner_stores is the running value at this iteration of the last loop, the current element
+  // included (exclusive: left out; the first one is then the neutral element). It starts anew for each iteration of the
+  // loops further out.
+  bool scan = false, exclusive = false;
 };
+
+inline constexpr int64_t kTile = 64;   // rows of a Tile2D block
 
 struct Scratch {           // per thread, reused for each parallel index
   DType dtype;
