@@ -15,16 +15,24 @@ enum class RecipeOp : uint8_t {
   Fetched,     // a: index among the guards' fetched values
   Output,      // a: index of the graph's output
   Constant,    // object: an immutable object
-  NewList, NewTuple, NewDict, NewSet,   // a: first of b operand slots in `operands`; dict: key, value pairs
-  NewInstance, // object: the type; created by tp_new without __init__ (object.__new__, or the builtin base's)
-  NewCell, NewFunction, NewSlice, NewMethod,
-  SetItem, SetAttr, Append,             // fills for cycles and instances: a: target, operands: values
-  DictUpdate,  // a: dict-subclass instance; operands: key, value pairs written to the dict storage, in order
+  NewList, NewTuple, NewDict, NewSet,   // operands: the elements; dict: key, value pairs
+  // object: the type; made by the tp_new of its nearest native base, without __init__ or a Python __new__. operands:
+  // the elements of a tuple, named tuple, struct sequence or frozenset; else tp_new's arguments (usually none).
+  NewInstance,
+  NewCell,     // operands: the contents, or none for an empty cell
+  NewFunction, // object: code; operands (-1: absent): globals, closure, defaults, kwdefaults, annotations, qualname
+  NewSlice,    // operands: start, stop, step
+  NewMethod,   // operands: function, self
+  // Fills, for cycles and instances; a: the slot of the target.
+  SetItem,     // operands: key, value
+  SetAttr,     // object: the name, operands: the value; written past any Python __setattr__. A cell: its contents
+  Append,      // operands: the values
+  DictUpdate,  // operands: key, value pairs written to the dict storage, in order
 };
 
 struct RecipeInsn {
   RecipeOp op;
-  int32_t a = 0;
+  int32_t a = 0;                  // Fetched, Output: index; fills: the target's slot
   int32_t first = 0, count = 0;   // in operands
   Ref object;
 };

@@ -1,0 +1,112 @@
+#include "braze/capture/source.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "braze/capture/guard_constant.h"
+#include "braze/support/check.h"
+#include "braze/support/hash.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool same_key(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  return a != nullptr && b != nullptr && is_value_constant(a) && constants_equal(a, b);
+}
+
+std::string name_of(PyObject* key) {
+  if (key == nullptr || !PyUnicode_Check(key)) return constant_text(key);
+  const char* utf8 = PyUnicode_AsUTF8(key);
+  if (utf8 == nullptr) return PyErr_Clear(), "?";
+  return utf8;
+}
+
+bool is_index(const std::string& name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// The registries in which nn.Module keeps what users write as plain attributes.
+bool is_module_registry(const Source& source) {
+  if (source.kind != SourceKind::Attr) return false;
+  const std::string name = name_of(source.key.get());
+  return name == "_modules" || name == "_parameters" || name == "_buffers";
+}
+
+}  // namespace
+
+SourceTable::SourceTable() { sources_.emplace_back(); }
+
+Src SourceTable::intern(SourceKind kind, Src base, int64_t index, PyObject* key, PyObject* extra) {
+  CHECK(base < sources_.size());
+  uint64_t h = mix(mix(mix(0, static_cast<uint64_t>(kind)), base), static_cast<uint64_t>(index));
+  h = mix(mix(h, hash_constant(key)), reinterpret_cast<uintptr_t>(extra));
+  const auto [first, last] = index_.equal_range(h);
+  for (auto it = first; it != last; ++it) {
+    const Source& s = sources_[it->second];
+    if (s.kind == kind && s.base == base && s.index == index && s.extra.get() == extra && same_key(s.key.get(), key)) {
+      return it->second;
+    }
+  }
+  Ref held = Ref::borrow(key);
+  if (key != nullptr && PyUnicode_CheckExact(key)) {   // loads then find their entry by comparing pointers
+    PyObject* interned = held.release();
+    PyUnicode_InternInPlace(&interned);
+    held = Ref::steal(interned);
+  }
+  const Src src = static_cast<Src>(sources_.size());
+  sources_.push_back({kind, base, index, std::move(held), Ref::borrow(extra)});
+  index_.emplace(h, src);
+  return src;
+}
+
+std::string SourceTable::describe(Src src) const {
+  const Source& s = sources_[src];
+  const auto base = [&] { return describe(s.base); };
+  const std::string number = std::to_string(s.index);
+  switch (s.kind) {
+    case SourceKind::None: return "<a value made in the call>";
+    case SourceKind::Callee: return "self";
+    case SourceKind::Arg: {
+      const auto i = static_cast<size_t>(s.index);
+      return i < argument_names_.size() && !argument_names_[i].empty() ? argument_names_[i] : "argument " + number;
+    }
+    case SourceKind::Global: return name_of(s.key.get());
+    case SourceKind::Closure:
+    case SourceKind::ClosureCell: {
+      // The name of the free variable, if the function is known by then; a closure prints as the user wrote it.
+      const std::string cell = s.kind == SourceKind::ClosureCell ? "cell of " : "";
+      if (s.key) return cell + name_of(s.key.get());
+      return cell + base() + ".__closure__[" + number + "]";
+    }
+    case SourceKind::FuncDefaults: return base() + ".__defaults__";
+    case SourceKind::FuncKwDefaults: return base() + ".__kwdefaults__";
+    case SourceKind::FuncCode: return base() + ".__code__";
+    case SourceKind::Attr:
+    case SourceKind::Member: return base() + "." + name_of(s.key.get());
+    case SourceKind::TypeAttr: return base() + "." + name_of(s.key.get());
+    case SourceKind::Type: return "type(" + base() + ")";
+    case SourceKind::Dict: return base() + ".__dict__";
+    case SourceKind::Item: return base() + "[" + number + "]";
+    case SourceKind::Key: {
+      const Source& holder = sources_[s.base];
+      if (s.key && PyUnicode_Check(s.key.get())) {
+        const std::string name = name_of(s.key.get());
+        if (is_module_registry(holder)) {
+          return describe(holder.base) + (is_index(name) ? "[" + name + "]" : "." + name);
+        }
+        if (holder.kind == SourceKind::Dict) return describe(holder.base) + "." + name;
+      }
+      return base() + "[" + constant_text(s.key.get()) + "]";
+    }
+    case SourceKind::DictKey: return "list(" + base() + ")[" + number + "]";
+    case SourceKind::Method: return base() + (s.index == 0 ? ".__self__" : ".__func__");
+    case SourceKind::SuperAttr: return "super(" + constant_text(s.extra.get()) + ", " + base() + ")." + name_of(s.key.get());
+    case SourceKind::ImportedModule: return "sys.modules[" + constant_text(s.key.get()) + "]";
+    case SourceKind::Constant: return constant_text(s.extra.get());
+  }
+  return "?";
+}
+
+}  // namespace braze::capture
