@@ -3,11 +3,9 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
 #include <unordered_map>
 
+#include "braze/runtime/gil.h"
 #include "braze/runtime/operator_call.h"
 #include "braze/runtime/outputs.h"
 #include "braze/runtime/python_tensor.h"
@@ -46,7 +44,7 @@ class GraphExecutor final : public Executable {
       std::vector<at::Tensor> values(n_values_);
       std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
       std::vector<at::Tensor> results, new_values;
-      GilRelease scope;
+      GilRelease scope(true);
       {
         at::AutoDispatchBelowADInplaceOrView below_autograd;
         c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -60,7 +58,7 @@ class GraphExecutor final : public Executable {
       const SizeValue size_value = [&](graph::Expr e) { return size_values[static_cast<size_t>(size_slot(e))]; };
       finish_outputs(plan_, callers, new_values, size_value, results, same_input);
       scope.acquire();
-      return give(inputs, results, same_input, outputs);
+      return give_outputs(inputs, inputs_.bindings, results, same_input, outputs);
     } catch (...) {
       set_python_error();
       return false;
@@ -68,15 +66,6 @@ class GraphExecutor final : public Executable {
   }
 
  private:
-  // Drops the GIL for its lifetime or until acquire().
-  struct GilRelease {
-    PyThreadState* state = PyEval_SaveThread();
-    void acquire() {
-      if (state != nullptr) PyEval_RestoreThread(std::exchange(state, nullptr));
-    }
-    ~GilRelease() { acquire(); }
-  };
-
   int size_slot(graph::Expr e) const { return alias_slots_.at(e); }
 
   void register_alias(const graph::OutputAlias& alias) {
@@ -130,24 +119,6 @@ class GraphExecutor final : public Executable {
     CHECK(results.size() >= step.results.size());
     for (size_t i = 0; i < step.results.size(); ++i) values[static_cast<size_t>(step.results[i])] = std::move(results[i]);
     for (int32_t v : step.dead) values[static_cast<size_t>(v)].reset();
-  }
-
-  bool give(PyObject* const* inputs, std::vector<at::Tensor>& results, const std::vector<int32_t>& same_input,
-            PyObject** outputs) const {
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (same_input[i] >= 0) {
-        outputs[i] = Py_NewRef(inputs[inputs_.bindings[static_cast<size_t>(same_input[i])].caller]);
-      } else if (!results[i].defined()) {
-        outputs[i] = Py_NewRef(Py_None);
-      } else {
-        outputs[i] = wrap(std::move(results[i]));
-      }
-      if (outputs[i] == nullptr) {
-        for (size_t j = 0; j < i; ++j) Py_CLEAR(outputs[j]);
-        return false;
-      }
-    }
-    return true;
   }
 
   std::shared_ptr<const graph::Graph> graph_;

@@ -14,12 +14,13 @@ using graph::Argument;
 using graph::ArgumentList;
 using graph::Value;
 
-c10::OperatorHandle find(const graph::Op& op) {
+c10::OperatorHandle find(const graph::Op& op, OperatorCall::Form form) {
   // "aten.add.Tensor" and the schema "aten::add.Tensor(...)": the name before the parenthesis has both parts.
   const std::string full = op.schema.substr(0, op.schema.find('('));
   const size_t dot = full.find('.', full.find("::"));
   const std::string name = full.substr(0, dot);
-  const std::string overload = dot == std::string::npos ? "" : full.substr(dot + 1);
+  std::string overload = dot == std::string::npos ? "" : full.substr(dot + 1);
+  if (form == OperatorCall::Form::Out) overload = overload.empty() ? "out" : overload + "_out";
   auto handle = c10::Dispatcher::singleton().findSchema({name, overload});
   CHECK(handle.has_value(), "torch has no operator " << full);
   return *handle;
@@ -187,8 +188,7 @@ c10::IValue OperatorCall::make(const Argument& argument, const c10::Type& type, 
   return constant(argument, type, object_of);
 }
 
-void OperatorCall::run(std::span<const at::Tensor> tensors, const int64_t* sizes,
-                       std::vector<at::Tensor>& results) const {
+std::vector<c10::IValue> OperatorCall::filled(std::span<const at::Tensor> tensors, const int64_t* sizes) const {
   torch::jit::Stack stack = stack_;
   for (const Fill& fill : fills_) {
     c10::IValue& slot = stack[static_cast<size_t>(fill.argument)];
@@ -219,8 +219,20 @@ void OperatorCall::run(std::span<const at::Tensor> tensors, const int64_t* sizes
       }
     }
   }
+  return stack;
+}
+
+void OperatorCall::run(std::span<const at::Tensor> tensors, const int64_t* sizes,
+                       std::vector<at::Tensor>& results) const {
+  torch::jit::Stack stack = filled(tensors, sizes);
   handle_.callBoxed(stack);
   for (const c10::IValue& value : stack) collect(value, results);
+}
+
+void OperatorCall::run_into(std::span<const at::Tensor> tensors, const int64_t* sizes, at::Tensor& out) const {
+  torch::jit::Stack stack = filled(tensors, sizes);
+  stack.emplace_back(out);
+  handle_.callBoxed(stack);
 }
 
 }  // namespace braze::runtime

@@ -20,17 +20,20 @@ using SizeSlot = std::function<int(graph::Expr)>;
 
 class OperatorCall {
  public:
+  enum class Form : uint8_t { Functional, Out };   // Out: the overload that writes into a given result
   // Throws InternalError if torch has no such operator.
-  OperatorCall(const graph::Node& node, const SizeSlot& size_slot, const ObjectOf& object_of);
+  OperatorCall(const graph::Node& node, const SizeSlot& size_slot, const ObjectOf& object_of,
+               Form form = Form::Functional);
 
   // tensors: the node's defined tensors in order of appearance. Fills one entry per tensor result of the node
   // (lists flattened; undefined results stay undefined). Throws what the operator throws. Runs below autograd.
   void run(std::span<const at::Tensor> tensors, const int64_t* sizes, std::vector<at::Tensor>& results) const;
 
-  const c10::OperatorHandle& handle() const { return handle_; }
+  // Form::Out: writes the one result into `out`, which has the result's sizes, strides and dtype.
+  void run_into(std::span<const at::Tensor> tensors, const int64_t* sizes, at::Tensor& out) const;
 
  private:
-  struct Slot;
+  std::vector<c10::IValue> filled(std::span<const at::Tensor> tensors, const int64_t* sizes) const;
   c10::IValue make(const graph::Argument& argument, const c10::Type& type, const SizeSlot& size_slot,
                    const ObjectOf& object_of);
 

@@ -2,6 +2,9 @@
 
 #include <c10/core/GradMode.h>
 
+#include "braze/runtime/gil.h"
+#include "braze/runtime/python_tensor.h"
+
 namespace braze::runtime {
 namespace {
 
@@ -33,6 +36,24 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
     const int64_t offset = alias.offset.is_constant() ? alias.offset.constant() : size_value(alias.offset);
     outputs[output] = base.as_strided(values(alias.sizes, size_value), values(alias.strides, size_value), offset);
   }
+}
+
+bool give_outputs(PyObject* const* caller_inputs, std::span<const InputBinding> bindings,
+                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, PyObject** outputs) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (same_input[i] >= 0) {
+      outputs[i] = Py_NewRef(caller_inputs[bindings[static_cast<size_t>(same_input[i])].caller]);
+    } else if (!results[i].defined()) {
+      outputs[i] = Py_NewRef(Py_None);
+    } else {
+      outputs[i] = wrap(std::move(results[i]));
+    }
+    if (outputs[i] == nullptr) {
+      for (size_t j = 0; j < i; ++j) Py_CLEAR(outputs[j]);
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace braze::runtime

@@ -10,6 +10,8 @@
 #include "braze/graph/graph.h"
 #include "braze/runtime/inputs.h"
 
+struct _object;
+
 namespace braze::runtime {
 
 // What the runtime needs of a graph after the graph itself is gone.
@@ -28,5 +30,9 @@ using SizeValue = std::function<int64_t(graph::Expr)>;
 void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
                     std::span<const at::Tensor> new_values, const SizeValue& size_value,
                     std::vector<at::Tensor>& outputs, std::vector<int32_t>& same_input);
+
+// Wraps the results for Python: new references in outputs[0..n). Returns false with an error set; then nothing is owned.
+bool give_outputs(_object* const* caller_inputs, std::span<const InputBinding> bindings,
+                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, _object** outputs);
 
 }  // namespace braze::runtime

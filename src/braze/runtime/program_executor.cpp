@@ -1,0 +1,464 @@
+#include "braze/runtime/program_executor.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <optional>
+#include <unordered_map>
+
+#include "braze/runtime/block_cache.h"
+#include "braze/runtime/gil.h"
+#include "braze/runtime/operator_call.h"
+#include "braze/runtime/outputs.h"
+#include "braze/runtime/parallel.h"
+#include "braze/runtime/python_tensor.h"
+#include "braze/runtime/size_slots.h"
+#include "braze/runtime/torch_types.h"
+#include "braze/support/check.h"
+
+namespace braze::runtime {
+namespace {
+
+using schedule::Place;
+using Ref = SizeSlots::Ref;
+
+struct BufferUse {           // a pointer: a buffer's first byte plus an offset
+  int32_t buffer = -1;
+  Ref bytes;
+};
+
+struct TensorUse {           // a strided tensor over planned memory
+  BufferUse at;
+  std::vector<Ref> sizes, strides;
+  c10::ScalarType dtype{};
+  bool is_static = false;
+  bool whole_input = false;  // exactly the caller's tensor
+  int32_t wrapper = -1;      // place in RunState::wrappers
+};
+
+struct Launch {
+  jit::KernelFunction function;
+  std::vector<BufferUse> params;
+  std::vector<Ref> sizes;
+  Ref range, grain;
+  bool parallel;
+};
+
+struct Call {
+  OperatorCall op;
+  bool into;
+  std::vector<TensorUse> operands;
+  std::vector<int32_t> results;           // buffer of each result, -1: unused
+  std::optional<TensorUse> out;
+};
+
+struct Copy { TensorUse from, to; };
+
+using Step = std::variant<Launch, Call, Copy>;
+
+struct Buffer {
+  Place place;
+  Ref arena_offset;
+  BufferUse alias;                         // Place::Alias
+  std::vector<Ref> sizes, strides;
+  c10::ScalarType dtype{};
+  int32_t input = -1;
+};
+
+// What one call needs; kept between calls, so that a call allocates its outputs alone.
+struct RunState {
+  std::vector<int64_t> sizes;
+  std::vector<char*> pointers;             // of buffers
+  std::vector<at::Tensor> tensors;         // inputs, outputs and results of calls, by buffer
+  std::vector<at::Tensor> wrappers;        // tensors over planned memory, reused while the pointer stays
+  std::vector<void*> params;
+  std::vector<int64_t> kernel_sizes;
+  std::vector<at::Tensor> operands, results;
+  void* arena = nullptr;
+  int64_t arena_bytes = 0;
+  int64_t error = 0;
+  ~RunState() { if (arena != nullptr) release_block(arena); }
+};
+
+class ProgramExecutor final : public Executable {
+ public:
+  ProgramExecutor(const schedule::Program& program, std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
+                  ProgramInputs inputs)
+      : env_(program.env), kernels_(std::move(kernels)), inputs_(std::move(inputs)), sizes_(graph) {
+    CHECK(inputs_.bindings.size() == graph.inputs.size());
+    CHECK(kernels_.size() == program.kernels.size());
+    plan_.aliases = graph.aliases;
+    plan_.n_outputs = static_cast<int64_t>(graph.outputs.size());
+    for (const schedule::BufferPlan& buffer : program.buffers) buffers_.push_back(make_buffer(buffer));
+    for (size_t i = 0; i < program.buffers.size(); ++i)
+      if (program.buffers[i].input >= 0) input_buffers_.emplace_back(program.buffers[i].input, static_cast<int32_t>(i));
+    for (const schedule::Step& step : program.steps)
+      std::visit([&](const auto& s) { steps_.push_back(make_step(s, program)); }, step);
+    for (size_t i = 0; i < program.buffers.size(); ++i) {
+      const schedule::BufferPlan& plan = program.buffers[i];
+      if (plan.place == Place::Call && plan.last_step >= 0) release_[plan.last_step].push_back(static_cast<int32_t>(i));
+    }
+    for (const schedule::View& view : program.outputs)
+      outputs_.push_back(view.buffer < 0 ? TensorUse{} : make_use(view, program));
+    for (const loop::LoopProgram::Mutation& mutation : program.loops->mutations) {
+      new_values_.push_back(make_use(mutation.value, program));
+      plan_.mutations.push_back({input_of(mutation.input_buffer), nullptr, true});
+    }
+    for (size_t i = 0; i < plan_.mutations.size() && i < graph.mutations.size(); ++i)
+      plan_.mutations[i] = graph.mutations[i];
+    for (const graph::OutputAlias& alias : plan_.aliases) register_alias(alias);
+    arena_bytes_ = sizes_.ref(program.arena_bytes);
+    simple_outputs_ = plan_.aliases.empty() && plan_.mutations.empty();
+  }
+  ~ProgramExecutor() override { delete idle_.load(); }
+
+  int64_t n_outputs() const override { return plan_.n_outputs; }
+
+  bool run(PyObject* const* inputs, int64_t, PyObject** outputs) override {
+    std::unique_ptr<RunState> state(idle_.exchange(nullptr, std::memory_order_acquire));
+    try {
+      if (!state) state = make_state();
+      const bool ok = run_with(*state, inputs, outputs);
+      clear(*state);
+      delete idle_.exchange(state.release(), std::memory_order_release);
+      return ok;
+    } catch (...) {
+      set_python_error();
+      return false;
+    }
+  }
+
+ private:
+  // ---- building ----------------------------------------------------------------------------------------------------
+
+  Buffer make_buffer(const schedule::BufferPlan& plan) {
+    Buffer b;
+    b.place = plan.place;
+    b.input = plan.input;
+    b.arena_offset = sizes_.ref(plan.arena_offset);
+    if (plan.place == Place::Alias) b.alias = {plan.alias_of, sizes_.ref(plan.offset * size_of(plan.dtype))};
+    if (plan.dtype != DType::Other) b.dtype = to_torch(plan.dtype);
+    for (graph::Expr e : plan.sizes) b.sizes.push_back(sizes_.ref(e));
+    for (graph::Expr e : plan.strides) b.strides.push_back(sizes_.ref(e));
+    return b;
+  }
+
+  TensorUse make_use(const schedule::View& view, const schedule::Program& program) {
+    const schedule::BufferPlan& plan = program.buffers[static_cast<size_t>(view.buffer)];
+    TensorUse use;
+    use.at = {view.buffer, sizes_.ref(view.offset * size_of(plan.dtype))};
+    use.dtype = to_torch(plan.dtype);
+    use.is_static = true;
+    for (graph::Expr e : view.sizes) use.sizes.push_back(sizes_.ref(e));
+    for (graph::Expr e : view.strides) use.strides.push_back(sizes_.ref(e));
+    for (const Ref& r : use.sizes) use.is_static &= r.slot < 0;
+    for (const Ref& r : use.strides) use.is_static &= r.slot < 0;
+    const bool own_tensor = plan.place == Place::Input || plan.place == Place::Call || plan.place == Place::Output;
+    use.whole_input = own_tensor && view.offset == graph::Expr(0) && view.sizes == plan.sizes && view.strides == plan.strides;
+    use.wrapper = n_wrappers_++;
+    return use;
+  }
+
+  Step make_step(const schedule::LaunchStep& step, const schedule::Program& program) {
+    Launch launch{kernels_[static_cast<size_t>(step.kernel)].function, {}, {}, sizes_.ref(step.range),
+                  sizes_.ref(step.grain), step.parallel};
+    for (const schedule::View& view : step.params) {
+      const DType dtype = program.buffers[static_cast<size_t>(view.buffer)].dtype;
+      launch.params.push_back({view.buffer, sizes_.ref(view.offset * size_of(dtype))});
+    }
+    for (graph::Expr e : step.sizes) launch.sizes.push_back(sizes_.ref(e));
+    most_params_ = std::max(most_params_, launch.params.size() + 1);
+    most_sizes_ = std::max(most_sizes_, launch.sizes.size());
+    heavy_ |= step.parallel;
+    return launch;
+  }
+
+  Step make_step(const schedule::CallStep& step, const schedule::Program& program) {
+    const loop::ExternCall& call = program.loops->calls[static_cast<size_t>(step.call)];
+    const bool into = step.into_planned;
+    Call out{OperatorCall(*call.node, [&](graph::Expr e) { return sizes_.slot(e); },
+                          [&](int32_t slot) { return inputs_.objects[static_cast<size_t>(slot)]; },
+                          into ? OperatorCall::Form::Out : OperatorCall::Form::Functional),
+             into, {}, step.results, {}};
+    for (const schedule::View& view : step.operands) out.operands.push_back(make_use(view, program));
+    if (into) {
+      const int32_t result = step.results.at(0);
+      const schedule::BufferPlan& plan = program.buffers[static_cast<size_t>(result)];
+      out.out = make_use({result, plan.sizes, plan.strides, 0}, program);
+    }
+    heavy_ = true;
+    return out;
+  }
+
+  Step make_step(const schedule::CopyStep& step, const schedule::Program& program) {
+    return Copy{make_use(step.from, program), make_use(step.to, program)};
+  }
+
+  int32_t input_of(int32_t buffer) const { return buffers_[static_cast<size_t>(buffer)].input; }
+
+  void register_alias(const graph::OutputAlias& alias) {
+    const auto note = [&](graph::Expr e) {
+      if (!e.is_constant()) alias_slots_[e] = sizes_.slot(e);
+    };
+    for (graph::Expr e : alias.sizes) note(e);
+    for (graph::Expr e : alias.strides) note(e);
+    note(alias.offset);
+  }
+
+  // ---- running -----------------------------------------------------------------------------------------------------
+
+  std::unique_ptr<RunState> make_state() const {
+    auto state = std::make_unique<RunState>();
+    state->sizes.resize(static_cast<size_t>(sizes_.count()) + 1);
+    state->pointers.resize(buffers_.size());
+    state->tensors.resize(buffers_.size());
+    state->wrappers.resize(static_cast<size_t>(n_wrappers_));
+    state->params.resize(most_params_);
+    state->kernel_sizes.resize(most_sizes_ + 1);
+    return state;
+  }
+
+  // Drops what belongs to one call. Wrappers stay: they own no memory.
+  static void clear(RunState& state) {
+    for (at::Tensor& t : state.tensors) t.reset();
+    state.operands.clear();
+    state.results.clear();
+    state.error = 0;
+  }
+
+  static int64_t value(Ref ref, const RunState& s) { return SizeSlots::value(ref, s.sizes.data()); }
+
+  char* pointer(const BufferUse& use, const RunState& s) const {
+    return s.pointers[static_cast<size_t>(use.buffer)] + value(use.bytes, s);
+  }
+
+  bool run_with(RunState& s, PyObject* const* inputs, PyObject** outputs) {
+    for (auto [input, buffer] : input_buffers_) {
+      const InputBinding& binding = inputs_.bindings[static_cast<size_t>(input)];
+      at::Tensor& t = s.tensors[static_cast<size_t>(buffer)];
+      if (binding.kind == InputBinding::Kind::Tensor) {
+        t = unpack(inputs[binding.caller]);
+      } else {
+        t = bind(binding, binding.caller < 0 ? at::Tensor() : unpack(inputs[binding.caller]));
+      }
+      s.pointers[static_cast<size_t>(buffer)] = static_cast<char*>(const_cast<void*>(t.const_data_ptr()));
+    }
+    if (!sizes_.is_static()) evaluate_sizes(s, inputs);
+    std::vector<at::Tensor> callers;
+    if (!simple_outputs_) {
+      callers.resize(inputs_.bindings.size());
+      for (size_t i = 0; i < callers.size(); ++i)
+        if (inputs_.bindings[i].caller >= 0) callers[i] = unpack(inputs[inputs_.bindings[i].caller]);
+    }
+    std::vector<at::Tensor> results(outputs_.size());
+    std::vector<int32_t> same_input(outputs_.size(), -1);
+    GilRelease scope(heavy_);
+    {
+      at::AutoDispatchBelowADInplaceOrView below_autograd;
+      c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      allocate(s);
+      for (size_t i = 0; i < steps_.size(); ++i) {
+        std::visit([&](const auto& step) { run_step(step, s); }, steps_[i]);
+        if (!release_.empty()) release_after(static_cast<int32_t>(i), s);
+      }
+      if (s.error != 0) raise(static_cast<KernelError>(s.error));
+      for (size_t i = 0; i < outputs_.size(); ++i)
+        if (outputs_[i].at.buffer >= 0) results[i] = owning_tensor(outputs_[i], s);
+    }
+    if (!simple_outputs_) finish(s, callers, results, same_input);
+    scope.acquire();
+    return give_outputs(inputs, inputs_.bindings, results, same_input, outputs);
+  }
+
+  void evaluate_sizes(RunState& s, PyObject* const* inputs) {
+    std::vector<at::Tensor> bound(inputs_.bindings.size());
+    for (size_t i = 0; i < bound.size(); ++i) {
+      const InputBinding& binding = inputs_.bindings[i];
+      bound[i] = binding.caller < 0 ? binding.constant : bind(binding, unpack(inputs[binding.caller]));
+    }
+    sizes_.evaluate(bound, s.sizes.data());
+  }
+
+  void finish(RunState& s, std::span<const at::Tensor> callers, std::vector<at::Tensor>& results,
+              std::vector<int32_t>& same_input) {
+    std::vector<at::Tensor> new_values;
+    for (const TensorUse& use : new_values_) new_values.push_back(tensor(use, s));
+    const SizeValue size_value = [&](graph::Expr e) { return s.sizes[static_cast<size_t>(alias_slots_.at(e))]; };
+    finish_outputs(plan_, callers, new_values, size_value, results, same_input);
+  }
+
+  void allocate(RunState& s) {
+    const int64_t arena = value(arena_bytes_, s);
+    if (arena > s.arena_bytes) {
+      if (s.arena != nullptr) release_block(std::exchange(s.arena, nullptr));
+      s.arena = acquire_block(static_cast<size_t>(arena));
+      s.arena_bytes = arena;
+    }
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      const Buffer& b = buffers_[i];
+      switch (b.place) {
+        case Place::Arena: s.pointers[i] = static_cast<char*>(s.arena) + value(b.arena_offset, s); break;
+        case Place::Output:
+          s.tensors[i] = empty_output(b, s);
+          s.pointers[i] = static_cast<char*>(s.tensors[i].mutable_data_ptr());
+          break;
+        case Place::Input: case Place::Call: case Place::Alias: case Place::Constant: break;
+      }
+    }
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (buffers_[i].place == Place::Alias) s.pointers[i] = alias_pointer(buffers_[i], s);
+  }
+
+  // Aliases of call results get their pointer when the call has run.
+  char* alias_pointer(const Buffer& b, const RunState& s) const {
+    const Buffer& base = buffers_[static_cast<size_t>(b.alias.buffer)];
+    char* start = base.place == Place::Alias ? alias_pointer(base, s) : s.pointers[static_cast<size_t>(b.alias.buffer)];
+    return start + value(b.alias.bytes, s);
+  }
+
+  at::Tensor empty_output(const Buffer& b, const RunState& s) const {
+    c10::SmallVector<int64_t, 6> sizes, strides;
+    int64_t extent = 1;
+    bool empty = false;
+    for (size_t d = 0; d < b.sizes.size(); ++d) {
+      sizes.push_back(value(b.sizes[d], s));
+      strides.push_back(value(b.strides[d], s));
+      extent += (sizes.back() - 1) * strides.back();
+      empty |= sizes.back() == 0;
+    }
+    const size_t bytes = empty ? 0 : static_cast<size_t>(extent) * c10::elementSize(b.dtype);
+    c10::Allocator* allocator = bytes >= kLargeBlock ? block_cache() : c10::GetCPUAllocator();
+    return at::detail::empty_strided_generic(sizes, strides, allocator, c10::DispatchKeySet(c10::DispatchKey::CPU), b.dtype);
+  }
+
+  void run_step(const Launch& launch, RunState& s) {
+    for (size_t i = 0; i < launch.params.size(); ++i) s.params[i] = pointer(launch.params[i], s);
+    s.params[launch.params.size()] = &s.error;
+    for (size_t i = 0; i < launch.sizes.size(); ++i) s.kernel_sizes[i] = value(launch.sizes[i], s);
+    const int64_t range = value(launch.range, s);
+    if (range == 0) return;
+    if (launch.parallel && thread_count() > 1) {
+      run_parallel(launch.function, s.params.data(), s.kernel_sizes.data(), range, value(launch.grain, s));
+    } else {
+      launch.function(s.params.data(), s.kernel_sizes.data(), 0, range);
+    }
+  }
+
+  void run_step(const Call& call, RunState& s) {
+    s.operands.clear();
+    for (const TensorUse& use : call.operands) s.operands.push_back(tensor(use, s));
+    if (call.into) {
+      at::Tensor out = tensor(*call.out, s);
+      call.op.run_into(s.operands, s.sizes.data(), out);
+      return;
+    }
+    s.results.clear();
+    call.op.run(s.operands, s.sizes.data(), s.results);
+    for (size_t i = 0; i < call.results.size(); ++i)
+      if (call.results[i] >= 0) take_result(call.results[i], std::move(s.results[i]), s);
+  }
+
+  void run_step(const Copy& copy, RunState& s) {
+    at::Tensor to = tensor(copy.to, s);
+    to.copy_(tensor(copy.from, s));
+  }
+
+  // The plan was made for the traced type: another stride is copied, another size is a wrong type rule.
+  void take_result(int32_t buffer, at::Tensor result, RunState& s) const {
+    const Buffer& b = buffers_[static_cast<size_t>(buffer)];
+    CHECK(result.defined());
+    CHECK(result.dim() == static_cast<int64_t>(b.sizes.size()));
+    CHECK(result.scalar_type() == b.dtype);
+    bool same = true, empty = false;
+    for (size_t d = 0; d < b.sizes.size(); ++d) {
+      const int64_t size = value(b.sizes[d], s);
+      CHECK(result.sizes()[d] == size, "result of a call has another size than was traced");
+      same &= size == 1 || result.strides()[d] == value(b.strides[d], s);
+      empty |= size == 0;
+    }
+    if (!same && !empty) {
+      at::Tensor copy = empty_output(b, s);
+      copy.copy_(result);
+      result = std::move(copy);
+    }
+    const auto i = static_cast<size_t>(buffer);
+    s.pointers[i] = static_cast<char*>(const_cast<void*>(result.const_data_ptr()));
+    s.tensors[i] = std::move(result);
+    for (size_t a = 0; a < buffers_.size(); ++a)
+      if (buffers_[a].place == Place::Alias && buffers_[a].alias.buffer == buffer) s.pointers[a] = alias_pointer(buffers_[a], s);
+  }
+
+  void release_after(int32_t step, RunState& s) const {
+    const auto it = release_.find(step);
+    if (it == release_.end()) return;
+    for (int32_t buffer : it->second) s.tensors[static_cast<size_t>(buffer)].reset();
+  }
+
+  // A tensor for the duration of a call: the buffer's own, or one over its memory that owns nothing.
+  at::Tensor tensor(const TensorUse& use, RunState& s) const {
+    if (use.whole_input) return s.tensors[static_cast<size_t>(use.at.buffer)];
+    char* data = pointer(use.at, s);
+    at::Tensor& wrapper = s.wrappers[static_cast<size_t>(use.wrapper)];
+    if (use.is_static && wrapper.defined() && wrapper.const_data_ptr() == data) return wrapper;
+    c10::SmallVector<int64_t, 6> sizes, strides;
+    for (const Ref& r : use.sizes) sizes.push_back(value(r, s));
+    for (const Ref& r : use.strides) strides.push_back(value(r, s));
+    wrapper = at::from_blob(data, sizes, strides, at::TensorOptions(use.dtype));
+    return wrapper;
+  }
+
+  // An output: shares the ownership of the buffer's storage.
+  at::Tensor owning_tensor(const TensorUse& use, RunState& s) const {
+    const at::Tensor& owner = owner_of(use.at.buffer, s);
+    CHECK(owner.defined());
+    if (use.whole_input) return owner;
+    c10::SmallVector<int64_t, 6> sizes, strides;
+    for (const Ref& r : use.sizes) sizes.push_back(value(r, s));
+    for (const Ref& r : use.strides) strides.push_back(value(r, s));
+    const auto bytes = pointer(use.at, s) - static_cast<const char*>(owner.storage().data());
+    return owner.as_strided(sizes, strides, bytes / static_cast<int64_t>(owner.element_size()));
+  }
+
+  const at::Tensor& owner_of(int32_t buffer, const RunState& s) const {
+    while (buffers_[static_cast<size_t>(buffer)].place == Place::Alias) buffer = buffers_[static_cast<size_t>(buffer)].alias.buffer;
+    return s.tensors[static_cast<size_t>(buffer)];
+  }
+
+  [[noreturn]] static void raise(KernelError error) {
+    TORCH_CHECK_INDEX(error != KernelError::IndexOutOfRange, "index out of range in self");
+    TORCH_CHECK(error != KernelError::DivisionByZero, "ZeroDivisionError");
+    throw InternalError("unknown kernel error");
+  }
+
+  std::shared_ptr<sym::ShapeEnv> env_;               // keeps the alias expressions alive
+  std::vector<jit::LoadedKernel> kernels_;
+  ProgramInputs inputs_;
+  SizeSlots sizes_;
+  OutputPlan plan_;
+  std::vector<Buffer> buffers_;
+  std::vector<std::pair<int32_t, int32_t>> input_buffers_;   // graph input, buffer
+  std::vector<Step> steps_;
+  std::unordered_map<int32_t, std::vector<int32_t>> release_;
+  std::vector<TensorUse> outputs_, new_values_;
+  std::unordered_map<graph::Expr, int> alias_slots_;
+  Ref arena_bytes_;
+  int32_t n_wrappers_ = 0;
+  size_t most_params_ = 1, most_sizes_ = 0;
+  bool heavy_ = false, simple_outputs_ = true;
+  std::atomic<RunState*> idle_{nullptr};
+};
+
+}  // namespace
+
+std::shared_ptr<Executable> make_program_executor(const schedule::Program& program,
+                                                  std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
+                                                  ProgramInputs inputs) {
+  return std::make_shared<ProgramExecutor>(program, std::move(kernels), graph, std::move(inputs));
+}
+
+}  // namespace braze::runtime

@@ -1,0 +1,22 @@
+// Runs a scheduled Program: one flat list of kernel launches, ATen calls and copies over planned memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "braze/jit/jit.h"
+#include "braze/runtime/inputs.h"
+#include "braze/schedule/program.h"
+#include "braze/support/executable.h"
+
+namespace braze::runtime {
+
+// kernels[i] is the machine code of program.kernels[i]. The graph is read only here, not kept.
+std::shared_ptr<Executable> make_program_executor(const schedule::Program& program,
+                                                  std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
+                                                  ProgramInputs inputs);
+
+// Codes that kernels leave in the error cell (the pointer after their last parameter).
+enum class KernelError : int64_t { None = 0, IndexOutOfRange = 1, DivisionByZero = 2 };
+
+}  // namespace braze::runtime
