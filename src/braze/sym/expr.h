@@ -6,15 +6,19 @@
 // 8*(x // 8) + x % 8 is x). Equal expressions of one Context are the same node, so == is a pointer comparison:
 // true means equal for all values; false means "not known to be equal" (ask ShapeEnv for a decision).
 // Division and remainder round as Python's // and % do. Predicates are Exprs with values 0 and 1.
+// Arithmetic on constants that leaves int64 is an InternalError. A Context is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -42,7 +46,9 @@ class Expr {
  public:
   Expr() = default;
   Expr(int64_t value) : value_(value) {}  // NOLINT: constants convert
-  explicit Expr(const Node* node) : node_(node) {}
+  template <class T>
+    requires std::is_pointer_v<T>                            // keeps Expr(0) a constant
+  explicit Expr(T node) : node_(node) {}
 
   bool is_constant() const { return node_ == nullptr; }
   int64_t constant() const { return value_; }               // only when is_constant()
@@ -63,14 +69,31 @@ class Expr {
   int64_t value_ = 0;
 };
 
+// Operands are in canonical order, which depends on structure and symbol names only, never on who was built first.
+// A sum lists its terms by falling degree, the constant last; a product lists its constant factor first.
 struct Node {
   Op op;
   Context* context;
-  uint32_t id;                    // creation order; sorts operands
+  uint32_t id;                    // creation order
+  uint64_t hash;
+  uint64_t symbol_mask;           // one bit (of 64, shared) for each symbol below
   Range range;
   std::vector<Expr> operands;
   std::string name;               // symbols
+  // The node is coefficient * monomial; the monomial is the node itself unless this is a product with a constant.
+  int64_t coefficient = 1;
+  const Node* monomial = nullptr;
+  // Symbols only: if it is no constant expression, 0 <= symbol < extent is known.
+  Expr extent;
 };
+
+inline Op Expr::op() const { return node_ == nullptr ? Op::Constant : node_->op; }
+inline std::span<const Expr> Expr::operands() const { return node_->operands; }
+inline const std::string& Expr::symbol_name() const { return node_->name; }
+inline Range Expr::range() const { return node_ == nullptr ? Range{value_, value_} : node_->range; }
+inline size_t Expr::hash() const {
+  return node_ == nullptr ? static_cast<size_t>(value_) * 0x9e3779b97f4a7c15ull : static_cast<size_t>(node_->hash);
+}
 
 class Context {
  public:
@@ -83,20 +106,45 @@ class Context {
   Expr symbol(std::string_view name, Range range);
   // A symbol with an unused name "<prefix><number>".
   Expr fresh(std::string_view prefix, Range range);
+  // An index symbol: 0 <= symbol < extent, which the simplifier uses also where the extent is symbolic.
+  Expr index(std::string_view name, Expr extent);
+  Expr fresh_index(std::string_view prefix, Expr extent);
   // Narrows a symbol's range; expressions built before keep their old bounds.
   void set_range(Expr symbol, Range range);
+  size_t size() const;                                       // nodes ever made
 
-  const Node* intern(Op op, std::vector<Expr> operands);     // for the simplifier alone
+  const Node* intern(Op op, std::span<const Expr> operands); // for the simplifier alone
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-Expr operator+(Expr a, Expr b);
-Expr operator-(Expr a, Expr b);
-Expr operator-(Expr a);
-Expr operator*(Expr a, Expr b);
+namespace detail {
+Expr add(Expr a, Expr b, int64_t scale_of_b);
+Expr multiply(Expr a, Expr b);
+}  // namespace detail
+
+inline Expr operator+(Expr a, Expr b) {
+  int64_t sum;
+  if (a.is_constant() && b.is_constant() && !__builtin_add_overflow(a.constant(), b.constant(), &sum)) return sum;
+  return detail::add(a, b, 1);
+}
+inline Expr operator-(Expr a, Expr b) {
+  int64_t difference;
+  if (a.is_constant() && b.is_constant() && !__builtin_sub_overflow(a.constant(), b.constant(), &difference))
+    return difference;
+  return detail::add(a, b, -1);
+}
+inline Expr operator-(Expr a) { return Expr(0) - a; }
+inline Expr operator*(Expr a, Expr b) {
+  int64_t product;
+  if (a.is_constant() && b.is_constant() && !__builtin_mul_overflow(a.constant(), b.constant(), &product))
+    return product;
+  return detail::multiply(a, b);
+}
+inline Expr& operator+=(Expr& a, Expr b) { return a = a + b; }
+inline Expr& operator*=(Expr& a, Expr b) { return a = a * b; }
 Expr floor_div(Expr a, Expr b);
 Expr ceil_div(Expr a, Expr b);
 Expr mod(Expr a, Expr b);

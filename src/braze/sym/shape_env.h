@@ -1,7 +1,11 @@
 // ShapeEnv: the size symbols of one trace, their example values (hints), and the guards that the trace needed.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "braze/sym/expr.h"
@@ -42,12 +46,21 @@ class ShapeEnv {
   const std::vector<Expr>& symbols() const { return symbols_; }
   const std::string& name_of(Expr symbol) const;    // "x.size(0)"
 
+  // Reads back one `sym` line of a printed graph: the symbol keeps its name and hint.
+  Expr declare(std::string_view symbol_name, Range range, int64_t hint, std::string name);
+  // A guard that is known to hold already (read from text, or required by the caller).
+  void assume(Expr predicate, Reason reason = {});
+
  private:
+  std::optional<bool> decide(Expr simplified) const;
+  void learn(Expr predicate);        // the consequences of a guard: replacements and ranges
   std::unique_ptr<Context> context_;
   std::vector<Expr> symbols_;
   std::vector<int64_t> hints_;
   std::vector<std::string> names_;
   std::vector<Guard> guards_;
+  std::unordered_map<Expr, size_t> number_of_;      // symbol -> place in symbols_
+  std::unordered_set<Expr> facts_;                  // guarded predicates, simplified
   std::vector<std::pair<Expr, Expr>> replacements_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "braze/sym/expr.h"
@@ -14,7 +15,7 @@ class SizeProgram {
   // Inputs are the symbols in the order in which run() gets their values. Returns the result slot of each add().
   explicit SizeProgram(std::span<const Expr> inputs);
   int add(Expr e);                       // equal expressions share a slot
-  // `values` has at least slots() entries; the first inputs().size() hold the symbols' values on entry.
+  // `values` has at least slots() entries; the first n_inputs() hold the symbols' values on entry.
   void run(int64_t* values) const;
   int slots() const { return next_slot_; }
   size_t n_inputs() const { return n_inputs_; }
@@ -25,7 +26,7 @@ class SizeProgram {
   size_t n_inputs_;
   int next_slot_ = 0;
   std::vector<Insn> code_;
-  std::vector<std::pair<Expr, int>> known_;
+  std::unordered_map<Expr, int> known_;
 };
 
 }  // namespace braze::sym
