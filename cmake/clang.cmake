@@ -22,6 +22,11 @@ file(GLOB clang_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/braze/jit/clan
 if(NOT clang_sources)
   return()
 endif()
+find_library(zstd_library NAMES zstd libzstd.so.1)   # LLVM's; the run-time package alone is enough
+if(NOT zstd_library)
+  message(STATUS "libzstd, which LLVM needs, was not found: libbraze_clang.so is not built")
+  return()
+endif()
 add_library(braze_clang MODULE ${clang_sources})
 set_target_properties(braze_clang PROPERTIES PREFIX lib LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/braze)
 target_include_directories(braze_clang PRIVATE ${CMAKE_SOURCE_DIR}/src)
@@ -31,6 +36,6 @@ target_compile_options(braze_clang PRIVATE -fno-rtti -fno-exceptions)
 target_link_directories(braze_clang PRIVATE ${LLVM19_ROOT}/lib)
 target_link_libraries(braze_clang PRIVATE braze_warnings
   -Wl,--start-group ${clang_libs} -Wl,--end-group ${llvm_libs}
-  z zstd pthread dl rt m)
+  z ${zstd_library} pthread dl rt m)
 target_link_options(braze_clang PRIVATE
   -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,defs -Wl,--gc-sections -Wl,-s -static-libstdc++)

@@ -39,7 +39,14 @@ struct CompileReport {
 Result<std::vector<LoadedKernel>> compile(std::span<const KernelSource> kernels, const EmitUnit& emit,
                                           const schedule::Target& target, CompileReport* report = nullptr);
 
-// "clang" (library loaded or loadable), "system: g++ 12.2", or "none".
+// The folder that holds libbraze_clang.so, set before the first compile (the package's own folder, beside _braze).
+// Not set: $BRAZE_CLANG_FOLDER, else the loader's search path.
+void set_library_folder(std::string path);
+// Gives generated code a function that it may call by name (SLEEF from libtorch). libm's are known. Returns false if the
+// name is taken. Seen by code that is compiled later, by clang only.
+bool define_symbol(const std::string& name, void* address);
+
+// "clang 19.1.7" (library loaded or loadable), "system: c++ (...) 12.2", or "none". $BRAZE_COMPILER=clang|system forces one.
 std::string compiler_description();
 // $BRAZE_CACHE_DIR, else the user's cache folder; "" if caching on disk is off or impossible (said once).
 std::string cache_folder();
