@@ -127,7 +127,8 @@ struct Graph {
   std::vector<OutputAlias> aliases;
 
   Value* add_input(TensorType type, InputKind kind, std::string name = "");
-  // Appends before `before` (or at the end). Results get `types`; uses are registered.
+  // Appends before `before` (or at the end). Results get `types`; uses are registered. Arguments that are left out at
+  // the end get their schema's defaults.
   Node* add_node(const Op* op, std::vector<Argument> arguments, std::vector<TensorType> types,
                  Node* before = nullptr);
   // Makes a node whose result types come from the op's native type rule. Passes use this.
@@ -140,6 +141,8 @@ struct Graph {
   bool has_uses(const Value* value) const;      // by a node, an output or a mutation
 
   size_t size() const { return nodes.size(); }
+  // A value of this id, or one that nobody has: the parser keeps the numbers that it reads.
+  void set_id(Value* value, int32_t id);
 
  private:
   void add_users(Node* node, const Argument& argument);
@@ -159,5 +162,9 @@ void for_each_value(const Argument& argument, F&& f) {
 }
 
 std::unique_ptr<Graph> clone(const Graph& graph);
+
+// The default of a schema argument as an Argument; nullopt: it has none. Throws std::invalid_argument on a default
+// text that has no Argument form.
+std::optional<Argument> default_of(const OpArgument& argument);
 
 }  // namespace braze::graph

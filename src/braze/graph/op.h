@@ -11,9 +11,16 @@ namespace braze::graph {
 
 struct OpArgument {
   std::string name;
-  std::string type;            // schema type text: "Tensor", "Tensor?", "int[]", "SymInt", "Scalar", ...
+  std::string type;            // schema type without alias marks and list sizes: "Tensor?", "int[]", "SymInt", ...
+  std::string alias;           // alias mark: "a", "a!", "a -> *"; "" : none
   std::string default_text;    // "" : required
+  int list_size = 0;           // 2 for "int[2]": a single number stands for that many
   bool keyword_only = false;
+  bool is_written() const { return alias.find('!') != std::string::npos; }
+  // "Tensor", "Tensor?", "Tensor[]", "Tensor?[]": the name without ? and [].
+  std::string_view base_type() const;
+  bool is_list() const { return type.find("[]") != std::string::npos; }
+  bool is_optional() const { return type.back() == '?'; }
 };
 
 enum OpFlag : uint32_t {

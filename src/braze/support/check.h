@@ -5,6 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace braze {
 
@@ -26,6 +27,8 @@ void print(std::ostream& os, const T& value) {
 
 // Captures the left side of a comparison, then compares and keeps both sides as text.
 struct Outcome {
+  Outcome(bool is_ok, std::string text = {}) : ok(is_ok), sides(std::move(text)) {}  // NOLINT: conditions convert
+  explicit operator bool() const { return ok; }   // for CHECK(a < b && c): compared, but not shown
   bool ok;
   std::string sides;
 };
@@ -35,7 +38,7 @@ struct Left {
   const L& left;
   template <class R>
   static Outcome outcome(bool ok, const L& l, const char* op, const R& r) {
-    if (ok) return {true, {}};
+    if (ok) return true;
     std::ostringstream os;
     os << " (";
     print(os, l);
@@ -50,7 +53,8 @@ struct Left {
   template <class R> Outcome operator<=(const R& r) const { return outcome(left <= r, left, "<=", r); }
   template <class R> Outcome operator>(const R& r) const { return outcome(left > r, left, ">", r); }
   template <class R> Outcome operator>=(const R& r) const { return outcome(left >= r, left, ">=", r); }
-  operator Outcome() const { return {static_cast<bool>(left), {}}; }
+  operator Outcome() const { return static_cast<bool>(left); }
+  explicit operator bool() const { return static_cast<bool>(left); }
 };
 
 struct Split {
