@@ -11,7 +11,8 @@ elseif(MOLD AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1)
 endif()
 
 add_library(braze_warnings INTERFACE)
-target_compile_options(braze_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
+target_compile_options(braze_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror
+  -Wno-missing-field-initializers)   # members left out have their default
 if(BRAZE_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=address,undefined)

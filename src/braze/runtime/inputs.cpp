@@ -3,6 +3,9 @@
 #include <ATen/ops/empty.h>
 
 namespace braze::runtime {
+namespace {
+constexpr int64_t kUnit = 1;
+}
 
 at::Tensor bind(const InputBinding& binding, const at::Tensor& callers) {
   switch (binding.kind) {
@@ -13,7 +16,7 @@ at::Tensor bind(const InputBinding& binding, const at::Tensor& callers) {
   const auto elements = static_cast<int64_t>(callers.storage().nbytes() / callers.element_size());
   at::Tensor base = at::empty({0}, callers.options().requires_grad(false));
   base.unsafeGetTensorImpl()->set_storage_keep_dtype(callers.storage());
-  base.unsafeGetTensorImpl()->set_sizes_and_strides({elements}, {1}, 0);
+  base.unsafeGetTensorImpl()->set_sizes_and_strides(c10::IntArrayRef(elements), c10::IntArrayRef(kUnit), 0);
   return base;
 }
 

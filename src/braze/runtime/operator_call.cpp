@@ -131,12 +131,12 @@ void collect(const c10::IValue& value, std::vector<at::Tensor>& results) {
 
 }  // namespace
 
-OperatorCall::OperatorCall(const graph::Node& node, const SizeSlot& size_slot, const ObjectOf& object_of)
-    : handle_(find(*node.op)) {
+OperatorCall::OperatorCall(const graph::Node& node, const SizeSlot& size_slot, const ObjectOf& object_of, Form form)
+    : handle_(find(*node.op, form)) {
   const auto& arguments = handle_.schema().arguments();
-  CHECK(node.arguments.size() == arguments.size(), node.op->name);
+  CHECK(node.arguments.size() + (form == Form::Out ? 1 : 0) == arguments.size(), node.op->name);
   stack_.reserve(arguments.size());
-  for (size_t i = 0; i < arguments.size(); ++i) {
+  for (size_t i = 0; i < node.arguments.size(); ++i) {
     const Argument& argument = node.arguments[i];
     const c10::Type& type = *arguments[i].type();
     stack_.push_back(make(argument, type, size_slot, object_of));

@@ -16,4 +16,8 @@ void run_parallel(jit::KernelFunction kernel, void* const* buffers, const int64_
   });
 }
 
+void run_parallel_tasks(int64_t count, const std::function<void(int64_t, int64_t)>& task) {
+  at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { task(begin, end); });
+}
+
 }  // namespace braze::runtime

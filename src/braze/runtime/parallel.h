@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "braze/jit/jit.h"
 
@@ -11,5 +12,8 @@ int thread_count();
 
 // Runs the kernel over [0, range), split at multiples of `grain`.
 void run_parallel(jit::KernelFunction kernel, void* const* buffers, const int64_t* sizes, int64_t range, int64_t grain);
+
+// task(begin, end) over contiguous slices of [0, count), one slice a thread.
+void run_parallel_tasks(int64_t count, const std::function<void(int64_t begin, int64_t end)>& task);
 
 }  // namespace braze::runtime

@@ -13,6 +13,7 @@
 
 #include "braze/runtime/block_cache.h"
 #include "braze/runtime/gil.h"
+#include "braze/runtime/library.h"
 #include "braze/runtime/operator_call.h"
 #include "braze/runtime/outputs.h"
 #include "braze/runtime/parallel.h"
@@ -55,6 +56,7 @@ struct Call {
   std::vector<TensorUse> operands;
   std::vector<int32_t> results;           // buffer of each result, -1: unused
   std::optional<TensorUse> out;
+  std::unique_ptr<LibraryCall> library;   // preferred where it accepts the strides of the call
 };
 
 struct Copy { TensorUse from, to; };
@@ -79,6 +81,8 @@ struct RunState {
   std::vector<void*> params;
   std::vector<int64_t> kernel_sizes;
   std::vector<at::Tensor> operands, results;
+  std::vector<int64_t> shapes;             // of a library call's operands
+  std::vector<StridedData> strided;
   void* arena = nullptr;
   int64_t arena_bytes = 0;
   int64_t error = 0;
@@ -184,12 +188,13 @@ class ProgramExecutor final : public Executable {
     Call out{OperatorCall(*call.node, [&](graph::Expr e) { return sizes_.slot(e); },
                           [&](int32_t slot) { return inputs_.objects[static_cast<size_t>(slot)]; },
                           into ? OperatorCall::Form::Out : OperatorCall::Form::Functional),
-             into, {}, step.results, {}};
+             into, {}, step.results, {}, nullptr};
     for (const schedule::View& view : step.operands) out.operands.push_back(make_use(view, program));
     if (into) {
       const int32_t result = step.results.at(0);
       const schedule::BufferPlan& plan = program.buffers[static_cast<size_t>(result)];
       out.out = make_use({result, plan.sizes, plan.strides, 0}, program);
+      out.library = find_library_call(*call.node);
     }
     heavy_ = true;
     return out;
@@ -349,7 +354,29 @@ class ProgramExecutor final : public Executable {
     }
   }
 
+  // sizes, then strides, of a use: kept in `store`, which must not grow while the result is used.
+  StridedData strided(const TensorUse& use, const RunState& s, std::vector<int64_t>& store) const {
+    const size_t first = store.size(), rank = use.sizes.size();
+    for (const Ref& r : use.sizes) store.push_back(value(r, s));
+    for (const Ref& r : use.strides) store.push_back(value(r, s));
+    return {pointer(use.at, s), {store.data() + first, rank}, {store.data() + first + rank, rank}};
+  }
+
+  bool run_library(const Call& call, RunState& s) const {
+    size_t most = 2 * call.out->sizes.size();
+    for (const TensorUse& use : call.operands) most += 2 * use.sizes.size();
+    s.shapes.clear();
+    s.shapes.reserve(most);
+    s.strided.clear();
+    for (const TensorUse& use : call.operands) s.strided.push_back(strided(use, s, s.shapes));
+    const StridedData out = strided(*call.out, s, s.shapes);
+    if (!call.library->accepts(s.strided, out)) return false;
+    call.library->run(s.strided, out);
+    return true;
+  }
+
   void run_step(const Call& call, RunState& s) {
+    if (call.library && run_library(call, s)) return;
     s.operands.clear();
     for (const TensorUse& use : call.operands) s.operands.push_back(tensor(use, s));
     if (call.into) {

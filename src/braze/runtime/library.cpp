@@ -1,0 +1,83 @@
+#include "braze/runtime/library.h"
+
+#include <optional>
+
+#include "braze/runtime/matmul/matmul.h"
+
+namespace braze::runtime {
+namespace {
+
+using graph::OpId;
+
+bool is_float32(const graph::Value* value) {
+  return value != nullptr && value->type.dtype == DType::F32 && value->type.device.kind == Device::Kind::Cpu &&
+         value->type.is_strided;
+}
+
+std::optional<double> number(const graph::Argument& argument) {
+  if (argument.is<double>()) return argument.as<double>();
+  if (argument.is<graph::Expr>()) {
+    if (auto value = argument.as<graph::Expr>().maybe_constant()) return static_cast<double>(*value);
+  }
+  return std::nullopt;
+}
+
+// mm(a, b), addmm(bias, a, b) with a row vector bias and factors 1, bmm(a, b).
+class MatrixProduct final : public LibraryCall {
+ public:
+  MatrixProduct(bool has_bias, bool batched) : has_bias_(has_bias), batched_(batched) {}
+
+  std::string name() const override { return batched_ ? "batched matmul" : has_bias_ ? "matmul+bias" : "matmul"; }
+
+  bool accepts(std::span<const StridedData> operands, const StridedData& out) const override {
+    const size_t first = has_bias_ ? 1 : 0;
+    const StridedData& a = operands[first];
+    const size_t rank = a.sizes.size();
+    if (a.sizes[rank - 1] > 1 && a.strides[rank - 1] != 1) return false;
+    if (out.sizes[rank - 1] > 1 && out.strides[rank - 1] != 1) return false;
+    if (!has_bias_) return true;
+    const StridedData& bias = operands[0];
+    const size_t last = bias.sizes.size();
+    if (last == 0 || bias.sizes[last - 1] != out.sizes[1]) return false;
+    if (bias.sizes[last - 1] > 1 && bias.strides[last - 1] != 1) return false;
+    return last == 1 || (last == 2 && (bias.sizes[0] == 1 || bias.strides[0] == 0));
+  }
+
+  void run(std::span<const StridedData> operands, const StridedData& out) const override {
+    const size_t first = has_bias_ ? 1 : 0;
+    const StridedData &a = operands[first], &b = operands[first + 1];
+    const auto floats = [](const StridedData& t) { return reinterpret_cast<float*>(t.data); };
+    const size_t d = batched_ ? 1 : 0;
+    const int64_t m = a.sizes[d], k = a.sizes[d + 1], n = b.sizes[d + 1];
+    MatmulEpilogue epilogue;
+    if (has_bias_) epilogue.bias = floats(operands[0]);
+    const int64_t batches = batched_ ? a.sizes[0] : 1;
+    for (int64_t i = 0; i < batches; ++i) {
+      const auto at = [&](const StridedData& t) { return floats(t) + (batched_ ? i * t.strides[0] : 0); };
+      matmul(m, n, k, {at(a), a.strides[d], a.strides[d + 1]}, {at(b), b.strides[d], b.strides[d + 1]}, at(out),
+             out.strides[d], epilogue);
+    }
+  }
+
+ private:
+  bool has_bias_, batched_;
+};
+
+}  // namespace
+
+std::unique_ptr<LibraryCall> find_library_call(const graph::Node& node) {
+  if (!matmul_available()) return nullptr;
+  bool floats = node.results.size() == 1 && is_float32(node.results[0]);
+  for (const graph::Argument& argument : node.arguments)
+    for_each_value(argument, [&](const graph::Value* value) { floats &= is_float32(value); });
+  if (!floats) return nullptr;
+  switch (node.op->id) {
+    case OpId::mm: return std::make_unique<MatrixProduct>(false, false);
+    case OpId::addmm:
+      if (number(node.argument("beta")) != 1.0 || number(node.argument("alpha")) != 1.0) return nullptr;
+      return std::make_unique<MatrixProduct>(true, false);
+    default: return nullptr;   // every other op is ATen's
+  }
+}
+
+}  // namespace braze::runtime

@@ -1,0 +1,35 @@
+// Library rows: calls that run better than ATen's own kernel, into planned memory.
+//
+// A row accepts a call by its op and types; what it made is then run per call on raw strided memory. Where no row
+// accepts, the executor calls ATen.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "braze/graph/graph.h"
+#include "braze/schedule/program.h"
+
+namespace braze::runtime {
+
+struct StridedData {
+  char* data;
+  std::span<const int64_t> sizes, strides;   // in elements
+};
+
+class LibraryCall {
+ public:
+  virtual ~LibraryCall() = default;
+  // operands: the node's tensors in order; out: its one result. Throws on errors of the data.
+  virtual void run(std::span<const StridedData> operands, const StridedData& out) const = 0;
+  // False if these strides can't be used: the executor then calls ATen (symbolic strides are known only here).
+  virtual bool accepts(std::span<const StridedData> operands, const StridedData& out) const = 0;
+  virtual std::string name() const = 0;
+};
+
+// nullptr if no row accepts the node.
+std::unique_ptr<LibraryCall> find_library_call(const graph::Node& node);
+
+}  // namespace braze::runtime

@@ -1,0 +1,24 @@
+// One instruction set's micro-kernels: the contract between matmul.cpp and matmul_<isa>.cpp.
+#pragma once
+
+#include <cstdint>
+
+namespace braze::runtime::matmul_detail {
+
+struct Isa {
+  int64_t panel;        // columns of a packed panel
+  int64_t tile_rows;
+  // Packs rows [0, k) of `columns` (<= panel) columns into out[k][panel], padding with zeros.
+  void (*pack)(const float* b, int64_t row_stride, int64_t column_stride, int64_t k, int64_t columns, float* out);
+  // C[rows, panel] (+)= A[rows, k] * packed[k][panel], rows <= tile_rows at a time inside; then bias and relu.
+  void (*multiply)(int64_t m, int64_t k, const float* a, int64_t a_stride, const float* packed, float* c,
+                   int64_t c_stride, bool accumulate, const float* bias, bool relu);
+  // C[m, n] (+)= A[m, k] * B[n, k] transposed, both with contiguous rows; then bias and relu.
+  void (*dot)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_stride, const float* b, int64_t b_stride,
+              float* c, int64_t c_stride, bool accumulate, const float* bias, bool relu);
+};
+
+extern const Isa kAvx512;
+extern const Isa kAvx2;
+
+}  // namespace braze::runtime::matmul_detail

@@ -1,0 +1,158 @@
+#include "braze/runtime/matmul/matmul.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "braze/runtime/matmul/kernels.h"
+#include "braze/runtime/parallel.h"
+
+namespace braze::runtime {
+namespace {
+
+using matmul_detail::Isa;
+
+// Rows of a packed block: with 64 columns 128 KB, which stays in L2 beside A.
+constexpr int64_t kBlockK = 512;
+// Multiply-adds below which a second thread costs more than it gives (about 3 us).
+constexpr int64_t kSerialWork = 150'000;
+
+const Isa* choose() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return &matmul_detail::kAvx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &matmul_detail::kAvx2;
+#endif
+  return nullptr;
+}
+
+const Isa* isa() {
+  static const Isa* chosen = choose();
+  return chosen;
+}
+
+float* aligned_floats(int64_t count) {
+  void* p = std::aligned_alloc(64, (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64);
+  if (p == nullptr) throw std::bad_alloc();
+  return static_cast<float*>(p);
+}
+
+struct Scratch {                       // per thread, grows
+  float* data = nullptr;
+  int64_t size = 0;
+  ~Scratch() { std::free(data); }
+  float* at_least(int64_t count) {
+    if (count > size) {
+      std::free(data);
+      data = aligned_floats(count);
+      size = count;
+    }
+    return data;
+  }
+};
+thread_local Scratch pack_scratch, edge_scratch;
+
+struct Problem {
+  int64_t m, n, k;
+  MatmulOperand a;
+  MatmulOperand b;
+  float* c;
+  int64_t c_stride;
+  MatmulEpilogue epilogue;
+};
+
+// One panel of columns and rows [first, last).
+void panel(const Isa& isa, const Problem& p, int64_t q, int64_t first, int64_t last) {
+  const int64_t column = q * isa.panel;
+  const int64_t columns = std::min(isa.panel, p.n - column);
+  const bool edge = columns < isa.panel;
+  const int64_t rows = last - first;
+  // The last panel may be narrower than a tile: it is computed whole beside C and then copied.
+  float* c = edge ? edge_scratch.at_least((rows + 1) * isa.panel) : p.c + first * p.c_stride + column;
+  const int64_t c_stride = edge ? isa.panel : p.c_stride;
+  const float* bias = p.epilogue.bias == nullptr ? nullptr : p.epilogue.bias + column;
+  if (edge && bias != nullptr) {
+    float* padded = c + rows * isa.panel;
+    std::fill_n(padded, isa.panel, 0.0f);
+    std::copy_n(bias, columns, padded);
+    bias = padded;
+  }
+  const float* a = p.a.data + first * p.a.row_stride;
+  for (int64_t k = 0; k < p.k; k += kBlockK) {
+    const int64_t block = std::min(kBlockK, p.k - k);
+    float* packed = pack_scratch.at_least(kBlockK * isa.panel);
+    isa.pack(p.b.data + k * p.b.row_stride + column * p.b.column_stride, p.b.row_stride, p.b.column_stride, block,
+             columns, packed);
+    const bool ends = k + block == p.k;
+    isa.multiply(rows, block, a + k, p.a.row_stride, packed, c, c_stride, k > 0, ends ? bias : nullptr,
+                 ends && p.epilogue.relu);
+  }
+  if (edge)
+    for (int64_t i = 0; i < rows; ++i)
+      std::memcpy(p.c + (first + i) * p.c_stride + column, c + i * isa.panel, static_cast<size_t>(columns) * sizeof(float));
+}
+
+void empty_product(const Problem& p) {   // K == 0
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) {
+      const float x = p.epilogue.bias == nullptr ? 0.0f : p.epilogue.bias[j];
+      p.c[i * p.c_stride + j] = p.epilogue.relu && x < 0 ? 0.0f : x;
+    }
+}
+
+// Columns that one thread takes at a time: with K = 768 about 150 KB of B, which stays in L2 for all row tiles.
+constexpr int64_t kDotBlock = 48;
+// Rows of K whose A tile (6 rows) stays in L1.
+constexpr int64_t kDotBlockK = 1024;
+// From here on packing pays: a panel is packed once and read by many row tiles.
+constexpr int64_t kDotMostRows = 96;
+
+void run_dot(const Isa& isa, const Problem& p, int64_t threads) {
+  const int64_t blocks = (p.n + kDotBlock - 1) / kDotBlock;
+  const auto task = [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kDotBlock, last = std::min(p.n, end * kDotBlock);
+    for (int64_t j = first; j < last; j += kDotBlock)
+      for (int64_t k = 0; k < p.k; k += kDotBlockK) {
+        const int64_t block = std::min(kDotBlockK, p.k - k);
+        const bool ends = k + block == p.k;
+        isa.dot(p.m, std::min(kDotBlock, last - j), block, p.a.data + k, p.a.row_stride,
+                p.b.data + j * p.b.column_stride + k, p.b.column_stride, p.c + j, p.c_stride, k > 0,
+                ends && p.epilogue.bias != nullptr ? p.epilogue.bias + j : nullptr, ends && p.epilogue.relu);
+      }
+  };
+  if (threads == 1) return task(0, blocks);
+  run_parallel_tasks(blocks, task);
+}
+
+void run(const Isa& isa, const Problem& p) {
+  if (p.k == 0) return empty_product(p);
+  const int64_t threads = p.m * p.n * p.k < kSerialWork ? 1 : thread_count();
+  if (p.b.row_stride == 1 && p.m <= kDotMostRows) return run_dot(isa, p, threads);
+  const int64_t panels = (p.n + isa.panel - 1) / isa.panel;
+  // Panels are shared out first: each is packed once. Few panels are split by rows too.
+  int64_t row_parts = 1;
+  while (panels * row_parts < threads * 4 && panels % threads != 0 && p.m / (row_parts * 2) >= 4 * isa.tile_rows)
+    row_parts *= 2;
+  const int64_t rows_each = ((p.m + row_parts - 1) / row_parts + isa.tile_rows - 1) / isa.tile_rows * isa.tile_rows;
+  const auto task = [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t first = t % row_parts * rows_each;
+      const int64_t last = std::min(p.m, first + rows_each);
+      if (first < last) panel(isa, p, t / row_parts, first, last);
+    }
+  };
+  if (threads == 1) return task(0, panels * row_parts);
+  run_parallel_tasks(panels * row_parts, task);
+}
+
+}  // namespace
+
+bool matmul_available() { return isa() != nullptr; }
+
+void matmul(int64_t m, int64_t n, int64_t k, MatmulOperand a, MatmulOperand b, float* c, int64_t c_stride,
+            const MatmulEpilogue& epilogue) {
+  run(*isa(), {m, n, k, a, b, c, c_stride, epilogue});
+}
+
+}  // namespace braze::runtime
