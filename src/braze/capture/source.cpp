@@ -61,6 +61,19 @@ Src SourceTable::intern(SourceKind kind, Src base, int64_t index, PyObject* key,
   return src;
 }
 
+SourceTable SourceTable::snapshot() const {
+  SourceTable out;
+  out.sources_ = sources_;
+  out.argument_names_ = argument_names_;
+  for (Source& s : out.sources_) {
+    if (!s.extra || is_value_constant(s.extra.get())) continue;
+    Ref text = Ref::steal(PyUnicode_FromString(constant_text(s.extra.get()).c_str()));
+    if (!text) PyErr_Clear();
+    s.extra = std::move(text);
+  }
+  return out;
+}
+
 std::string SourceTable::describe(Src src) const {
   const Source& s = sources_[src];
   const auto base = [&] { return describe(s.base); };
@@ -102,9 +115,9 @@ std::string SourceTable::describe(Src src) const {
     }
     case SourceKind::DictKey: return "list(" + base() + ")[" + number + "]";
     case SourceKind::Method: return base() + (s.index == 0 ? ".__self__" : ".__func__");
-    case SourceKind::SuperAttr: return "super(" + constant_text(s.extra.get()) + ", " + base() + ")." + name_of(s.key.get());
+    case SourceKind::SuperAttr: return "super(" + name_of(s.extra.get()) + ", " + base() + ")." + name_of(s.key.get());
     case SourceKind::ImportedModule: return "sys.modules[" + constant_text(s.key.get()) + "]";
-    case SourceKind::Constant: return constant_text(s.extra.get());
+    case SourceKind::Constant: return name_of(s.extra.get());
   }
   return "?";
 }

@@ -21,8 +21,8 @@ enum class SourceKind : uint8_t {
   Callee,         // the function or module that was compiled
   Arg,            // index: positional argument of the call, then keyword arguments in order
   Global,         // base: a function; key: the name in its __globals__, else in its __builtins__
-  Closure,        // base: a function; index: free variable number; the cell's contents
-  ClosureCell,    // base: a function; index: the cell itself
+  Closure,        // base: a function; index: free variable number; key: its name, if known; the cell's contents
+  ClosureCell,    // base: a function; index, key as above; the cell itself
   FuncDefaults,   // base: a function; __defaults__
   FuncKwDefaults, // base: a function; __kwdefaults__
   FuncCode,       // base: a function; __code__
@@ -59,6 +59,8 @@ class SourceTable {
   size_t size() const { return sources_.size(); }
   // "self.layers[3].weight", as the user would write it.
   std::string describe(Src src) const;
+  // The sources alone, to print them later; the user's classes and objects among them are replaced by their names.
+  SourceTable snapshot() const;
   // Names of the callee's parameters, so that arguments print by name.
   void set_argument_names(std::vector<std::string> names) { argument_names_ = std::move(names); }
 

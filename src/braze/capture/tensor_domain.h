@@ -21,6 +21,8 @@ struct TensorOperand {
   std::shared_ptr<const void> state;
   bool (*check)(const void* state, PyObject* object) = nullptr;
   std::string (*describe)(const void* state, PyObject* object) = nullptr;   // object may be nullptr: what is expected; else what differs
+  // True if nothing but sizes (and the strides that follow from them) differs; then `dimensions` receives their numbers.
+  bool (*changed_sizes)(const void* state, PyObject* object, std::vector<int64_t>* dimensions) = nullptr;
 };
 
 // Predicates over the sizes of guarded tensors (dynamic shapes). `tensors` are the fetched graph inputs in order.
