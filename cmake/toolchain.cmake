@@ -12,7 +12,8 @@ endif()
 
 add_library(braze_warnings INTERFACE)
 target_compile_options(braze_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror
-  -Wno-missing-field-initializers)   # members left out have their default
+  -Wno-missing-field-initializers    # members left out have their default
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)   # false alarms of GCC 12 in std::optional
 if(BRAZE_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=address,undefined)
