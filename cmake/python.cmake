@@ -2,7 +2,7 @@
 if(NOT Python_EXECUTABLE AND EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
   set(Python_EXECUTABLE ${CMAKE_SOURCE_DIR}/.venv/bin/python)
 endif()
-find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module OPTIONAL_COMPONENTS Development.Embed)
 
 if(BRAZE_TORCH)
   execute_process(COMMAND ${Python_EXECUTABLE} -c
