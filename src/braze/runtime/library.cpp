@@ -1,8 +1,10 @@
 #include "braze/runtime/library.h"
 
+#include <cmath>
 #include <optional>
 
-#include "braze/runtime/matmul/matmul.h"
+#include "braze/runtime/cpu/attention.h"
+#include "braze/runtime/cpu/matmul.h"
 
 namespace braze::runtime {
 namespace {
@@ -63,11 +65,63 @@ class MatrixProduct final : public LibraryCall {
   bool has_bias_, batched_;
 };
 
+// _scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout_p, is_causal, *, attn_mask, scale) with no dropout.
+class FlashAttention final : public LibraryCall {
+ public:
+  FlashAttention(bool causal, std::optional<double> scale) : causal_(causal), scale_(scale) {}
+
+  std::string name() const override { return causal_ ? "causal attention" : "attention"; }
+
+  bool accepts(std::span<const StridedData> operands, const StridedData& out) const override {
+    for (size_t i = 0; i < 3; ++i)
+      if (operands[i].sizes[3] > 1 && operands[i].strides[3] != 1) return false;
+    if (out.sizes[3] > 1 && out.strides[3] != 1) return false;
+    if (operands[0].sizes[1] % operands[1].sizes[1] != 0 || operands[1].sizes[1] != operands[2].sizes[1]) return false;
+    if (operands.size() == 3) return true;
+    const StridedData& mask = operands[3];
+    const size_t rank = mask.sizes.size();
+    if (rank < 2 || rank > 4 || mask.sizes[rank - 1] != operands[1].sizes[2]) return false;
+    return mask.sizes[rank - 1] == 1 || mask.strides[rank - 1] == 1;
+  }
+
+  void run(std::span<const StridedData> operands, const StridedData& out) const override {
+    const auto tensor = [](const StridedData& t) {
+      return AttentionTensor{reinterpret_cast<float*>(t.data), t.strides[0], t.strides[1], t.strides[2]};
+    };
+    const StridedData &q = operands[0], &k = operands[1], &v = operands[2];
+    const AttentionShape shape{q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3]};
+    AttentionMask mask;
+    if (operands.size() == 4) {
+      const StridedData& m = operands[3];
+      const size_t rank = m.sizes.size();
+      // Dimensions that are missing or of size 1 broadcast.
+      const auto stride = [&](size_t from_end) {
+        return rank < from_end || m.sizes[rank - from_end] == 1 ? 0 : m.strides[rank - from_end];
+      };
+      mask = {reinterpret_cast<const float*>(m.data), stride(4), stride(3), stride(2)};
+    }
+    const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(shape.features)));
+    attention(shape, tensor(q), tensor(k), tensor(v), mask, causal_, static_cast<float>(scale), tensor(out));
+  }
+
+ private:
+  bool causal_;
+  std::optional<double> scale_;
+};
+
+std::unique_ptr<LibraryCall> flash_attention(const graph::Node& node) {
+  if (number(node.argument("dropout_p")) != 0.0) return nullptr;
+  const graph::Argument& scale = node.argument("scale");
+  if (!scale.is_none() && !number(scale)) return nullptr;
+  const graph::Argument& causal = node.argument("is_causal");
+  return std::make_unique<FlashAttention>(causal.is<bool>() ? causal.as<bool>() : number(causal) != 0.0, number(scale));
+}
+
 }  // namespace
 
 std::unique_ptr<LibraryCall> find_library_call(const graph::Node& node) {
   if (!matmul_available()) return nullptr;
-  bool floats = node.results.size() == 1 && is_float32(node.results[0]);
+  bool floats = !node.results.empty() && is_float32(node.results[0]);
   for (const graph::Argument& argument : node.arguments)
     for_each_value(argument, [&](const graph::Value* value) { floats &= is_float32(value); });
   if (!floats) return nullptr;
@@ -76,6 +130,7 @@ std::unique_ptr<LibraryCall> find_library_call(const graph::Node& node) {
     case OpId::addmm:
       if (number(node.argument("beta")) != 1.0 || number(node.argument("alpha")) != 1.0) return nullptr;
       return std::make_unique<MatrixProduct>(true, false);
+    case OpId::_scaled_dot_product_flash_attention_for_cpu: return flash_attention(node);
     default: return nullptr;   // every other op is ATen's
   }
 }

@@ -194,8 +194,11 @@ class ProgramExecutor final : public Executable {
       const int32_t result = step.results.at(0);
       const schedule::BufferPlan& plan = program.buffers[static_cast<size_t>(result)];
       out.out = make_use({result, plan.sizes, plan.strides, 0}, program);
-      out.library = find_library_call(*call.node);
     }
+    // A row gives one result: the node's first. Any other must be unused.
+    bool only_first = !step.results.empty() && step.results[0] >= 0;
+    for (size_t i = 1; i < step.results.size(); ++i) only_first &= step.results[i] < 0;
+    if (only_first) out.library = find_library_call(*call.node);
     heavy_ = true;
     return out;
   }
@@ -363,14 +366,25 @@ class ProgramExecutor final : public Executable {
   }
 
   bool run_library(const Call& call, RunState& s) const {
-    size_t most = 2 * call.out->sizes.size();
+    const auto result = static_cast<size_t>(call.results[0]);
+    const Buffer& planned = buffers_[result];
+    size_t most = 2 * planned.sizes.size();
     for (const TensorUse& use : call.operands) most += 2 * use.sizes.size();
     s.shapes.clear();
     s.shapes.reserve(most);
     s.strided.clear();
     for (const TensorUse& use : call.operands) s.strided.push_back(strided(use, s, s.shapes));
-    const StridedData out = strided(*call.out, s, s.shapes);
+    const size_t first = s.shapes.size(), rank = planned.sizes.size();
+    for (const Ref& r : planned.sizes) s.shapes.push_back(value(r, s));
+    for (const Ref& r : planned.strides) s.shapes.push_back(value(r, s));
+    StridedData out{nullptr, {s.shapes.data() + first, rank}, {s.shapes.data() + first + rank, rank}};
     if (!call.library->accepts(s.strided, out)) return false;
+    if (call.into) {
+      out.data = pointer(call.out->at, s);
+    } else {
+      take_result(call.results[0], empty_output(planned, s), s);
+      out.data = s.pointers[result];
+    }
     call.library->run(s.strided, out);
     return true;
   }

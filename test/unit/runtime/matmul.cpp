@@ -1,4 +1,4 @@
-#include "braze/runtime/matmul/matmul.h"
+#include "braze/runtime/cpu/matmul.h"
 
 #include <cmath>
 #include <random>
@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "braze/runtime/matmul/kernels.h"
+#include "braze/runtime/cpu/isa.h"
 
 using namespace braze::runtime;
 
@@ -65,12 +65,12 @@ TEST_CASE("products of every shape class agree with double precision") {
 
 TEST_CASE("every built instruction set that this machine has agrees") {
   std::mt19937 rng(7);
-  std::vector<const matmul_detail::Isa*> sets;
+  std::vector<const cpu::Isa*> sets;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) sets.push_back(&matmul_detail::kAvx512);
-  if (__builtin_cpu_supports("avx2")) sets.push_back(&matmul_detail::kAvx2);
+  if (__builtin_cpu_supports("avx512f")) sets.push_back(&cpu::kAvx512);
+  if (__builtin_cpu_supports("avx2")) sets.push_back(&cpu::kAvx2);
 #endif
-  for (const matmul_detail::Isa* isa : sets) {
+  for (const cpu::Isa* isa : sets) {
     const int64_t m = 13, k = 37;
     const std::vector<float> a = random_floats(static_cast<size_t>(m * k), rng);
     const std::vector<float> b = random_floats(static_cast<size_t>(isa->panel * k), rng);   // [panel, k]

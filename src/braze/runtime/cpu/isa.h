@@ -1,9 +1,9 @@
-// One instruction set's micro-kernels: the contract between matmul.cpp and matmul_<isa>.cpp.
+// One instruction set's kernels, built ahead with its flags: matrix tiles and softmax rows.
 #pragma once
 
 #include <cstdint>
 
-namespace braze::runtime::matmul_detail {
+namespace braze::runtime::cpu {
 
 struct Isa {
   int64_t panel;        // columns of a packed panel
@@ -16,9 +16,16 @@ struct Isa {
   // C[m, n] (+)= A[m, k] * B[n, k] transposed, both with contiguous rows; then bias and relu.
   void (*dot)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_stride, const float* b, int64_t b_stride,
               float* c, int64_t c_stride, bool accumulate, const float* bias, bool relu);
+  // row[i] = exp(x[i] - max x) with x = row * scale (+ mask): returns the sum, or 0 if every x is -inf (then row is 0).
+  float (*softmax_row)(float* row, int64_t n, float scale, const float* mask);
+  // row[i] *= factor
+  void (*scale_row)(float* row, int64_t n, float factor);
 };
 
 extern const Isa kAvx512;
 extern const Isa kAvx2;
 
-}  // namespace braze::runtime::matmul_detail
+// The best set that this machine has; nullptr if it has none.
+const Isa* isa();
+
+}  // namespace braze::runtime::cpu

@@ -1,56 +1,23 @@
-#include "braze/runtime/matmul/matmul.h"
+#include "braze/runtime/cpu/matmul.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
-#include <vector>
 
-#include "braze/runtime/matmul/kernels.h"
+#include "braze/runtime/cpu/isa.h"
+#include "braze/runtime/cpu/scratch.h"
 #include "braze/runtime/parallel.h"
 
 namespace braze::runtime {
 namespace {
 
-using matmul_detail::Isa;
+using cpu::Isa;
+using cpu::isa;
 
 // Rows of a packed block: with 64 columns 128 KB, which stays in L2 beside A.
 constexpr int64_t kBlockK = 512;
 // Multiply-adds below which a second thread costs more than it gives (about 3 us).
 constexpr int64_t kSerialWork = 150'000;
 
-const Isa* choose() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return &matmul_detail::kAvx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &matmul_detail::kAvx2;
-#endif
-  return nullptr;
-}
-
-const Isa* isa() {
-  static const Isa* chosen = choose();
-  return chosen;
-}
-
-float* aligned_floats(int64_t count) {
-  void* p = std::aligned_alloc(64, (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64);
-  if (p == nullptr) throw std::bad_alloc();
-  return static_cast<float*>(p);
-}
-
-struct Scratch {                       // per thread, grows
-  float* data = nullptr;
-  int64_t size = 0;
-  ~Scratch() { std::free(data); }
-  float* at_least(int64_t count) {
-    if (count > size) {
-      std::free(data);
-      data = aligned_floats(count);
-      size = count;
-    }
-    return data;
-  }
-};
 thread_local Scratch pack_scratch, edge_scratch;
 
 struct Problem {

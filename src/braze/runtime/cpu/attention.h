@@ -1,0 +1,32 @@
+// Scaled dot-product attention on the CPU in single precision, built ahead for each instruction set.
+//
+//   out[b, h, i, :] = sum_j softmax_j(scale * <q[b, h, i], k[b, h, j]> + mask[b, h, i, j]) v[b, h, j, :]
+//
+// Keys and values of one head are packed once; a block of query rows then has its whole score row in L2, so the softmax
+// is exact and in one piece. As ATen's CPU kernel, a row whose every score is -inf gives zeros, and `causal` lets row i
+// see keys j <= i.
+#pragma once
+
+#include <cstdint>
+
+namespace braze::runtime {
+
+struct AttentionTensor {            // [batch, heads, length, features], the features contiguous
+  float* data;
+  int64_t batch_stride, head_stride, row_stride;
+};
+
+struct AttentionShape {
+  int64_t batch, heads, key_heads;  // heads is a multiple of key_heads (grouped queries)
+  int64_t queries, keys, features, value_features;
+};
+
+struct AttentionMask {              // added to the scores; strides of 0 broadcast; data == nullptr: none
+  const float* data = nullptr;
+  int64_t batch_stride = 0, head_stride = 0, row_stride = 0;   // the last dimension is contiguous
+};
+
+void attention(const AttentionShape& shape, AttentionTensor q, AttentionTensor k, AttentionTensor v,
+               const AttentionMask& mask, bool causal, float scale, AttentionTensor out);
+
+}  // namespace braze::runtime

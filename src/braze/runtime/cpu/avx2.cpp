@@ -1,0 +1,15 @@
+// Built with AVX2 and FMA flags; called only where the machine has them.
+#include <cstddef>
+#include <cstdint>
+
+#include "braze/runtime/cpu/isa.h"
+
+namespace braze::runtime::cpu {
+namespace {
+constexpr int kLanes = 8, kVectors = 2, kRows = 6, kDotRows = 3, kDotColumns = 3;
+#include "braze/runtime/cpu/isa.inc"
+}  // namespace
+
+const Isa kAvx2 = {kPanel, kRows, &pack, &multiply, &dot, &softmax_row, &scale_row};
+
+}  // namespace braze::runtime::cpu
