@@ -83,6 +83,9 @@ class TraceSession {
   // Tensors whose metadata alone was read (no graph input): they need guards too.
   virtual std::vector<Input> guarded_only() const = 0;
   virtual uint64_t modes() const = 0;           // the torch state under which the trace started, packed
+  // After Unsupported: the same trace can succeed under TraceOptions::storage_bases (the program writes inputs that
+  // share memory or are not contiguous). A failure under that option is final.
+  virtual bool retry_with_storage_bases() const { return false; }
 };
 
 struct TraceOptions {
@@ -91,6 +94,10 @@ struct TraceOptions {
   // (source text path, dimension) pairs that changed before: symbolic now
   std::vector<std::pair<std::string, int64_t>> dynamic_dims;
   bool keep_text = false;
+  // The trace's own table: names sources in messages and tells arguments from module state. Outlives the session.
+  const SourceTable* sources = nullptr;
+  // Inputs enter as views of their whole storages: set for a second attempt, see retry_with_storage_bases().
+  bool storage_bases = false;
 };
 
 class TensorDomain {
@@ -102,6 +109,8 @@ class TensorDomain {
   virtual uint64_t modes() const = 0;                          // packed now; a few nanoseconds
   virtual std::string describe_modes(uint64_t modes) const = 0;
   virtual Result<std::unique_ptr<TraceSession>> begin(const TraceOptions& options) = 0;
+  // Traits of a tensor that may decide whether a call can be captured (requires_grad, device, layout), packed.
+  virtual uint64_t traits(PyObject*) const { return 0; }
   // Immutable torch objects that may be used as constants: dtype, device, layout, memory_format, Size, finfo.
   virtual bool is_constant(PyObject* object) const = 0;
 };
