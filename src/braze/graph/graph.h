@@ -141,8 +141,9 @@ struct Graph {
   bool has_uses(const Value* value) const;      // by a node, an output or a mutation
 
   size_t size() const { return nodes.size(); }
-  // A value of this id, or one that nobody has: the parser keeps the numbers that it reads.
+  // For the parser and clone(), which keep the numbers of the values that they copy.
   void set_id(Value* value, int32_t id);
+  void set_next_id(int32_t id) { next_id_ = id; }
 
  private:
   void add_users(Node* node, const Argument& argument);
