@@ -1,0 +1,234 @@
+#include "braze/capture/entry_cache.h"
+
+#include <algorithm>
+
+#include "braze/capture/guard_constant.h"
+#include "braze/capture/guard_object.h"
+#include "braze/support/check.h"
+#include "braze/support/hash.h"
+#include "braze/support/log.h"
+
+namespace braze::capture {
+
+// A capture that failed. What guards would have seen is only partly in the fingerprint, so after some skipped calls the
+// trace is tried again, ever more rarely.
+struct EntryCache::Failure {
+  uint64_t fingerprint = 0;
+  std::shared_ptr<const CaptureFailure> failure;
+  bool internal = false;
+  int64_t skipped = 0, retry_at = 16;
+};
+
+struct EntryCache::Shape {
+  int64_t n_positional = 0;
+  Ref kwnames;
+  std::vector<std::shared_ptr<const Entry>> entries;
+  std::vector<Failure> failures;
+  std::vector<std::pair<std::string, int64_t>> dynamic_dims;
+  int compiled = 0, failed = 0;
+  bool tracing = false;
+  std::string failing_guard;        // the last one
+};
+
+namespace {
+
+bool same_names(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  const Py_ssize_t n = a == nullptr ? 0 : PyTuple_GET_SIZE(a);
+  if (n != (b == nullptr ? 0 : PyTuple_GET_SIZE(b))) return false;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    if (!constants_equal(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+  }
+  return true;
+}
+
+// Cheap traits of a call that often decide whether it can be captured: its types, its plain values, torch's modes, and
+// whether a module (the callee or the first argument) is in training mode.
+uint64_t fingerprint_of(const Call& call) {
+  static PyObject* const training = PyUnicode_InternFromString("training");
+  uint64_t h = domain().modes();
+  const auto add_training = [&](PyObject* object) {
+    uint16_t hint = 0;
+    bool known = true;
+    h = mix(h, reinterpret_cast<uintptr_t>(
+                   object::storage_lookup(object::instance_storage(object), training, hint, known)));
+  };
+  add_training(PyMethod_Check(call.callee) ? PyMethod_GET_SELF(call.callee) : call.callee);
+  if (call.n_args() > 0) add_training(call.args[0]);
+  for (int64_t i = 0; i < call.n_args(); i++) {
+    PyObject* argument = call.args[i];
+    h = mix(h, reinterpret_cast<uintptr_t>(Py_TYPE(argument)));
+    if (domain().is_tensor(argument)) h = mix(h, domain().traits(argument));
+    else if (is_value_constant(argument)) h = mix(h, hash_constant(argument));
+  }
+  return h;
+}
+
+}  // namespace
+
+PyObject** Fetched::reserve(int64_t n) {
+  release();
+  if (n > kFew) {
+    many_.resize(static_cast<size_t>(n));
+    values_ = many_.data();
+  }
+  return values_;
+}
+
+void Fetched::own(int64_t n) {
+  for (int64_t i = 0; i < n; i++) Ref::borrow(values_[i]).release();
+  owned_ = n;
+}
+
+void Fetched::release() {
+  for (int64_t i = 0; i < owned_; i++) Ref::steal(values_[i]);
+  owned_ = 0;
+}
+
+EntryCache::EntryCache(EntryOptions options, Tracer tracer) : options_(std::move(options)), tracer_(tracer) {
+  options_.trace.dynamic = options_.dynamic.value_or(false);
+}
+
+EntryCache::~EntryCache() = default;
+
+EntryCache::Shape* EntryCache::shape_of(const Call& call) {
+  for (const auto& shape : shapes_) {
+    if (shape->n_positional == call.n_positional && same_names(shape->kwnames.get(), call.kwnames)) return shape.get();
+  }
+  return nullptr;
+}
+
+EntryCache::Shape& EntryCache::add_shape(const Call& call) {
+  auto shape = std::make_shared<Shape>();
+  shape->n_positional = call.n_positional;
+  shape->kwnames = Ref::borrow(call.kwnames);
+  shapes_.push_back(std::move(shape));
+  return *shapes_.back();
+}
+
+std::shared_ptr<const Entry> EntryCache::find(const Call& call, Fetched& fetched) {
+  Shape* const shape = shape_of(call);
+  if (shape == nullptr) return nullptr;
+  const CallArgs arguments{call.callee, call.args, call.n_args()};
+  for (size_t i = 0; i < shape->entries.size(); i++) {
+    const GuardProgram& guards = *shape->entries[i]->segment.guards;
+    const int64_t n = guards.n_fetched();
+    if (!guards.run(arguments, fetched.reserve(n))) continue;
+    fetched.own(n);
+    if (i > 0) std::rotate(shape->entries.begin(), shape->entries.begin() + static_cast<int64_t>(i), shape->entries.begin() + static_cast<int64_t>(i) + 1);
+    return shape->entries.front();
+  }
+  return nullptr;
+}
+
+// Why the entries do not fit: for the log, and to learn which sizes change.
+void EntryCache::note_misses(Shape& shape, const Call& call) {
+  std::erase_if(shape.entries, [](const auto& entry) { return !entry->segment.guards->alive(); });
+  const CallArgs arguments{call.callee, call.args, call.n_args()};
+  bool sizes_known = options_.dynamic.has_value();
+  for (const auto& entry : shape.entries) {
+    shape.failing_guard = entry->segment.guards->explain_failure(arguments);
+    if (log_enabled(Topic::kRecompiles)) log(Topic::kRecompiles, "failing guard: " + shape.failing_guard);
+    if (sizes_known) continue;
+    for (auto& dimension : entry->segment.guards->changed_sizes(arguments)) {
+      sizes_known = true;
+      if (std::find(shape.dynamic_dims.begin(), shape.dynamic_dims.end(), dimension) == shape.dynamic_dims.end()) {
+        shape.dynamic_dims.push_back(std::move(dimension));
+      }
+    }
+  }
+}
+
+std::optional<Skip> EntryCache::reason_to_skip(Shape& shape, const Call& call, uint64_t fingerprint) {
+  if (shape.tracing) return Skip{"another call is being compiled", "", nullptr};
+  note_misses(shape, call);
+  if (shape.compiled >= options_.recompile_limit) {
+    return Skip{"recompile limit reached",
+                "the recompile limit (" + std::to_string(options_.recompile_limit) +
+                    ") is reached; further calls that fit no entry run eagerly. The guard that failed last: " +
+                    shape.failing_guard,
+                nullptr};
+  }
+  for (Failure& f : shape.failures) {
+    if (f.fingerprint != fingerprint) continue;
+    f.skipped++;
+    if (f.internal || f.skipped < f.retry_at || shape.failed >= 4 * options_.recompile_limit) {
+      return Skip{f.failure->reason, "", f.failure, f.internal};
+    }
+    f.retry_at *= 16;
+    return std::nullopt;
+  }
+  if (shape.failed >= 4 * options_.recompile_limit) {
+    return Skip{shape.failures.back().failure->reason, "", shape.failures.back().failure};
+  }
+  return std::nullopt;
+}
+
+std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call& call, Fetched& fetched) {
+  Shape* found = shape_of(call);
+  if (found == nullptr) found = &add_shape(call);
+  // clear() may run while the trace lets other threads in: this call keeps its shape.
+  const std::shared_ptr<Shape> shape = *std::find_if(shapes_.begin(), shapes_.end(), [&](const auto& s) { return s.get() == found; });
+  const uint64_t fingerprint = fingerprint_of(call);
+  if (auto skip = reason_to_skip(*shape, call, fingerprint)) return std::move(*skip);
+
+  TraceOptions trace = options_.trace;
+  trace.dynamic_dims = shape->dynamic_dims;
+  bool internal = false;
+  CaptureOutcome outcome = CaptureFailure{};
+  shape->tracing = true;
+  try {
+    outcome = tracer_({call.callee, call.args, call.n_positional, call.kwnames}, trace);
+  } catch (const std::exception& error) {   // a bug of ours; also what libtorch throws where no one expected it
+    internal = true;
+    outcome = CaptureFailure{.reason = std::string("internal error: ") + error.what()};
+  }
+  shape->tracing = false;
+
+  if (auto* segment = std::get_if<Segment>(&outcome)) {
+    auto entry = std::make_shared<Entry>();
+    entry->segment = std::move(*segment);
+    entry->n_outputs = entry->segment.executable == nullptr ? 0 : entry->segment.executable->n_outputs();
+    entry->single_output = entry->segment.exit.single_output();
+    const GuardProgram& guards = *entry->segment.guards;
+    if (log_enabled(Topic::kGuards)) log(Topic::kGuards, guards.describe());
+    const CallArgs arguments{call.callee, call.args, call.n_args()};
+    if (guards.run(arguments, fetched.reserve(guards.n_fetched()))) {
+      fetched.own(guards.n_fetched());
+      shape->compiled++;
+      shape->entries.insert(shape->entries.begin(), entry);
+      return std::shared_ptr<const Entry>(std::move(entry));
+    }
+    // An entry that does not fit the call it was made for would be made again at every call.
+    internal = true;
+    outcome = CaptureFailure{.reason = "internal error: a guard fails right after the trace: " + guards.explain_failure(arguments)};
+  }
+
+  auto failure = std::make_shared<const CaptureFailure>(std::move(std::get<CaptureFailure>(outcome)));
+  Skip skip{failure->reason, "", failure, internal, PyErr_Occurred() != nullptr};
+  if (skip.error_set) return skip;   // an interrupted trace says nothing about the function
+  shape->failed++;
+  const auto before = std::find_if(shape->failures.begin(), shape->failures.end(),
+                                   [&](const Failure& f) { return f.fingerprint == fingerprint; });
+  if (before == shape->failures.end()) shape->failures.push_back({fingerprint, failure, internal});
+  else before->failure = failure;
+  return skip;
+}
+
+void EntryCache::clear() { shapes_.clear(); }
+
+int64_t EntryCache::size() const {
+  int64_t n = 0;
+  for (const auto& shape : shapes_) n += static_cast<int64_t>(shape->entries.size());
+  return n;
+}
+
+std::string EntryCache::describe() const {
+  std::string out;
+  for (const auto& shape : shapes_) {
+    for (const auto& entry : shape->entries) out += entry->segment.guards->describe() + "\n";
+  }
+  return out;
+}
+
+}  // namespace braze::capture
