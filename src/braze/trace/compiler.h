@@ -1,0 +1,63 @@
+// What trace hands on: a finished graph and what its runtime needs beside it. The module registers the pipeline here.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "braze/graph/graph.h"
+#include "braze/support/executable.h"
+#include "braze/support/result.h"
+
+namespace braze::trace {
+
+// Where the tensor for one graph input comes from.
+struct InputBinding {
+  enum class Kind : uint8_t {
+    Tensor,       // the caller's tensor number `caller`, as it is
+    StorageBase,  // the whole storage of the caller's tensor as a 1-D tensor of its element type: several callers'
+                  // tensors may live in it, and the graph begins with their as_strided views
+    Constant,     // a tensor made while tracing; the executable keeps it
+  };
+  Kind kind = Kind::Tensor;
+  int32_t caller = -1;      // index into TraceSession::inputs() (Tensor, StorageBase)
+  at::Tensor constant;
+};
+
+// Outputs: the caller of the executable asked for `n_outputs`; graph outputs beyond these are bases that aliasing
+// outputs view (graph.aliases). graph.outputs[i] of an aliasing output is the value that it views, and only the alias
+// row says its sizes, strides and offset (counted from the start of the storage).
+struct GraphContext {
+  std::vector<InputBinding> inputs;        // one per graph input
+  std::vector<c10::IValue> objects;        // graph::Opaque slots: generators
+  size_t n_outputs = 0;
+  std::string backend;
+  bool keep_text = false;
+};
+
+using CompileGraph =
+    std::function<Result<std::shared_ptr<Executable>>(std::unique_ptr<graph::Graph> graph, const GraphContext& context)>;
+
+void set_compiler(CompileGraph compiler);
+const CompileGraph& compiler();   // empty until one is set
+
+// How many operators the type tiers decided since the process began, and which went through Python.
+struct TypeStatistics {
+  int64_t native = 0;
+  int64_t structured = 0;    // at::meta
+  int64_t cpp_meta = 0;
+  int64_t python_meta = 0;
+  std::vector<std::pair<std::string, int64_t>> python_ops;
+};
+TypeStatistics type_statistics();
+void reset_type_statistics();
+
+// Registers the tracer as capture's tensor domain and its kernels with libtorch's dispatcher. Call once, with the GIL;
+// throws std::runtime_error if another library uses the dispatch keys.
+void register_tracer();
+
+}  // namespace braze::trace

@@ -1,0 +1,170 @@
+#include "braze/trace/entry.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/enum_tag.h>
+#include <ATen/ops/_native_batch_norm_legit.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <torch/library.h>
+
+#include <unordered_set>
+#include <vector>
+
+#include "braze/trace/abort.h"
+#include "braze/trace/recorder.h"
+#include "braze/trace/torch_types.h"
+
+namespace braze::trace {
+namespace {
+
+using c10::DispatchKeySet;
+using c10::IValue;
+using c10::OperatorHandle;
+using torch::jit::Stack;
+
+const DispatchKeySet kAfterEntry(DispatchKeySet::FULL_AFTER, kEntryKey);
+
+struct Written {
+  at::Tensor tensor;
+  std::vector<c10::SymInt> sizes;    // before the call
+};
+
+std::vector<Written> written_arguments(const c10::FunctionSchema& schema, at::ArrayRef<IValue> arguments) {
+  std::vector<Written> out;
+  const auto add = [&](const at::Tensor& t) {
+    if (is_wrapper(t)) out.push_back({t, t.sym_sizes().vec()});
+  };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    if (arguments[i].isTensor()) add(arguments[i].toTensor());
+    else if (arguments[i].isTensorList()) for (const IValue& item : arguments[i].toListRef()) add(item.toTensor());
+  }
+  return out;
+}
+
+// A list that writes one storage twice: functionalization computes each result from the original.
+void refuse_repeated_storage(const std::vector<Written>& written) {
+  std::unordered_set<const void*> storages;
+  for (const Written& w : written)
+    if (!storages.insert(w.tensor.storage().unsafeGetStorageImpl()).second)
+      unsupported("an operator that writes the same memory through two of its arguments");
+}
+
+// x.add_(y): the result must have x's sizes. Functionalization would let x grow.
+void check_sizes(const std::vector<Written>& written) {
+  for (const Written& w : written)
+    if (c10::SymIntArrayRef(w.sizes) != w.tensor.sym_sizes())
+      unsupported("the result of an in-place operator does not have the sizes of the tensor that it changes");
+}
+
+// int.add_(1.5): functionalization casts the result back, where eager refuses.
+void check_casts(const std::vector<Written>& written, int64_t first_new_id) {
+  for (const Written& w : written) {
+    const at::Tensor inner = at::functionalization::impl::from_functional_tensor(w.tensor);
+    const TracedImpl* impl = traced(inner);
+    if (impl == nullptr || impl->value()->id < first_new_id) continue;
+    const graph::Node* node = impl->value()->producer;
+    if (node == nullptr || node->op->name != "aten._to_copy" || !node->arguments[0].is<graph::Value*>()) continue;
+    const c10::ScalarType from = to_torch(node->arguments[0].as<graph::Value*>()->type.dtype);
+    if (!c10::canCast(from, to_torch(impl->value()->type.dtype)))
+      unsupported("the result of an in-place operator can't be cast to the type of the tensor that it changes");
+  }
+}
+
+bool is_in_place(const c10::FunctionSchema& schema) {
+  const std::string& name = schema.name();
+  return name.ends_with('_') && !name.ends_with("__");
+}
+
+// Operators that change the sizes of their first argument by intent.
+bool changes_metadata(const OperatorHandle& op) {
+  static const std::unordered_set<std::string> names = {"aten::resize_", "aten::resize_as_", "aten::set_",
+                                                        "aten::squeeze_", "aten::unsqueeze_", "aten::as_strided_"};
+  return op.hasTag(at::Tag::inplace_view) || names.contains(op.schema().name());
+}
+
+void mutable_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  Recorder* recorder = current_recorder();
+  if (recorder == nullptr) {
+    op.redispatchBoxed(keys & kAfterEntry, stack);
+    return;
+  }
+  try {
+    const c10::FunctionSchema& schema = op.schema();
+    const std::vector<Written> written =
+        written_arguments(schema, torch::jit::last(*stack, schema.arguments().size()));
+    if (written.size() > 1) refuse_repeated_storage(written);
+    const int64_t first_new_id = recorder->next_value_id();
+    op.redispatchBoxed(keys & kAfterEntry, stack);
+    if (is_in_place(schema) && !changes_metadata(op)) check_sizes(written);
+    check_casts(written, first_new_id);
+  } catch (const Abort& abort) {
+    recorder->note_failure(abort.why);
+    throw;
+  }
+}
+
+// The schema of native_batch_norm hides that it updates the running statistics; _native_batch_norm_legit tells.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_kernel(
+    DispatchKeySet keys, const at::Tensor& input, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps) {
+  const bool has_statistics = running_mean && running_mean->defined() && running_var && running_var->defined();
+  if (current_recorder() != nullptr && training && has_statistics) {
+    at::Tensor mean = *running_mean, var = *running_var;
+    return at::_native_batch_norm_legit(input, weight, bias, mean, var, training, momentum, eps);
+  }
+  return at::_ops::native_batch_norm::redispatch(keys & kAfterEntry, input, weight, bias, running_mean, running_var,
+                                                 training, momentum, eps);
+}
+
+// Other batch norms that update statistics which their schemas call read-only.
+void hidden_mutation_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  if (Recorder* recorder = current_recorder()) {
+    const Abort abort({"operator " + op.schema().name() + " changes its arguments without saying so", ""});
+    recorder->note_failure(abort.why);
+    throw abort;
+  }
+  op.redispatchBoxed(keys & kAfterEntry, stack);
+}
+
+void require_free(c10::DispatchKey key) {
+  for (const char* name : {"aten::add", "aten::empty"}) {
+    const auto op = c10::Dispatcher::singleton().findSchema({name, name[6] == 'a' ? "Tensor" : "memory_format"});
+    if (op && op->hasComputedKernelForDispatchKey(key))
+      throw std::runtime_error(std::string("another library uses dispatch key ") + c10::toString(key) +
+                               ", which braze's tracer needs");
+  }
+}
+
+void register_mutable_kernels(torch::Library& library) {
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!name.name.starts_with("aten::")) continue;
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op || !op->schema().is_mutable()) continue;
+    library.impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&mutable_kernel>());
+  }
+}
+
+}  // namespace
+
+void register_kernels() {
+  static bool done = false;
+  if (done) return;
+  require_free(kTraceKey);
+  require_free(kEntryKey);
+  disable_functionalization_reference();
+  static torch::Library fallbacks(torch::Library::IMPL, "_", kTraceKey, __FILE__, __LINE__);
+  fallbacks.fallback(torch::CppFunction::makeFromBoxedFunction<&trace_handler>());
+  static torch::Library pass(torch::Library::IMPL, "_", kEntryKey, __FILE__, __LINE__);
+  pass.fallback(torch::CppFunction::makeFallthrough());
+  static torch::Library entry(torch::Library::IMPL, "aten", kEntryKey, __FILE__, __LINE__);
+  register_mutable_kernels(entry);
+  entry.impl("native_batch_norm", TORCH_FN(batch_norm_kernel));
+  for (const char* name : {"cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats"})
+    entry.impl(name, torch::CppFunction::makeFromBoxedFunction<&hidden_mutation_kernel>());
+  done = true;
+}
+
+}  // namespace braze::trace

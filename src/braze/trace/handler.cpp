@@ -1,0 +1,331 @@
+// The handler: what happens to an operator call that reaches the Fake key.
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/Context.h>
+#include <ATen/core/Formatting.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "braze/graph/type_rules.h"
+#include "braze/support/check.h"
+#include "braze/trace/abort.h"
+#include "braze/trace/recorder.h"
+#include "braze/trace/torch_types.h"
+#include "braze/trace/types.h"
+
+namespace braze::trace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::IValue;
+using c10::OperatorHandle;
+using torch::jit::Stack;
+
+// What the arguments hold, by one pass over them.
+struct Recorder::Operands {
+  int traced = 0, real = 0, numbers = 0, meta = 0;
+  bool unknown_real = false;                // a real tensor that is not of this trace
+  c10::Device device = c10::kCPU;
+  bool has_device = false;
+  bool device_from_scalar = false;          // only a 0-dim CPU tensor so far, which goes with any device
+};
+
+namespace {
+
+template <class F>
+void for_each_tensor(const IValue& value, F&& f) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) f(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const IValue& item : value.toListRef()) for_each_tensor(item, f);
+  } else if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
+    for (const IValue& item : value.toListRef()) for_each_tensor(item, f);
+  }
+}
+
+void run_without_recording(const OperatorHandle& op, Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard off(kRecordingKeys);
+  op.callBoxed(stack);
+}
+
+// The trace is over, or the call is on a thread that traces nothing.
+void handle_outside(const OperatorHandle& op, Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  for (const IValue& value : arguments)
+    for_each_tensor(value, [](const at::Tensor& t) {
+      if (traced(t) != nullptr) unsupported("a traced tensor is used outside its trace");
+    });
+  run_without_recording(op, stack);
+}
+
+bool is_mask(const IValue& index) {
+  if (!index.isTensor() || !index.toTensor().defined()) return false;
+  const c10::ScalarType type = index.toTensor().scalar_type();
+  return type == c10::kBool || type == c10::kByte;
+}
+
+// The graph input that a chain of views starts from, or nullptr.
+const graph::Value* root_input(const graph::Value* value) {
+  while (value->producer != nullptr) {
+    if (!value->producer->op->has(graph::kView)) return nullptr;
+    const graph::Argument& self = value->producer->arguments[0];
+    if (!self.is<graph::Value*>() || self.as<graph::Value*>() == nullptr) return nullptr;
+    value = self.as<graph::Value*>();
+  }
+  return value;
+}
+
+}  // namespace
+
+void trace_handler(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  Recorder* recorder = current_recorder();
+  if (recorder == nullptr) {
+    handle_outside(op, stack);
+    return;
+  }
+  try {
+    recorder->record(op, stack);
+  } catch (const Abort& abort) {
+    recorder->note_failure(abort.why);
+    throw;
+  }
+}
+
+Recorder::Operands Recorder::look(const OperatorHandle& op, const OperatorInfo& info,
+                                  at::ArrayRef<IValue> arguments) const {
+  Operands seen;
+  const auto look_at = [&](const at::Tensor& t) {
+    if (const TracedImpl* impl = ::braze::trace::traced(t)) {
+      if (impl->trace() != id_) unsupported("a tensor of another trace is used");
+      ++seen.traced;
+    } else if (at::functionalization::impl::isFunctionalTensor(t)) {
+      unsupported("a functional tensor reached " + c10::toString(op.operator_name()));
+    } else if (t.device().is_meta()) {
+      ++seen.meta;
+      return;
+    } else if (t.unsafeGetTensorImpl()->is_wrapped_number()) {
+      ++seen.numbers;
+      return;
+    } else {
+      ++seen.real;
+      seen.unknown_real |= !knows(t);
+    }
+    const bool scalar = t.dim() == 0 && t.device().is_cpu();
+    if (seen.has_device && !scalar && !seen.device_from_scalar && seen.device != t.device())
+      unsupported("operands of " + info.op->name + " are on different devices");
+    if (!seen.has_device || seen.device_from_scalar) {
+      seen.device = t.device();
+      seen.device_from_scalar = scalar;
+      seen.has_device = true;
+    }
+  };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    switch (info.arguments[i]) {
+      case ArgumentKind::Tensor:
+      case ArgumentKind::TensorList:
+      case ArgumentKind::OptionalTensorList: for_each_tensor(arguments[i], look_at); break;
+      default: break;
+    }
+  }
+  if (info.device_argument >= 0) {
+    const IValue& device = arguments[static_cast<size_t>(info.device_argument)];
+    if (!device.isNone()) seen.device = device.toDevice();
+    if (seen.device.is_meta()) unsupported("a tensor on the meta device");
+    if (!seen.device.is_cpu() && !c10::impl::hasDeviceGuardImpl(seen.device.type()))
+      unsupported("device " + seen.device.str() + " is not available");
+  }
+  return seen;
+}
+
+// Calls that involve no traced tensor: libtorch's own meta computations, and operators on constants.
+bool Recorder::run_for_real(const OperatorHandle& op, const OperatorInfo& info, const Operands& operands,
+                            Stack* stack) {
+  if (operands.traced > 0) return false;
+  if (operands.meta > 0 && operands.real == 0) {
+    run_without_recording(op, stack);
+    return true;
+  }
+  if (operands.real + operands.numbers == 0 || info.treatment == Treatment::Lift) return false;
+  if (operands.unknown_real)
+    unsupported("a tensor is read that the trace has not seen", "pass it as an argument or make it a module attribute");
+  if (op.schema().is_mutable()) unsupported(info.op->name + " writes a constant tensor");
+  if (info.op->has(graph::kRandom)) return false;
+  run_without_recording(op, stack);
+  for (const IValue& result : *stack) for_each_tensor(result, [&](const at::Tensor& t) { adopt(t); });
+  return true;
+}
+
+void Recorder::refuse_data_reads(const OperatorHandle& op, const OperatorInfo& info,
+                                 at::ArrayRef<IValue> arguments) const {
+  const auto refuse = [&](const char* detail) {
+    unsupported(c10::toString(op.operator_name()) + " needs the data of a tensor" + detail);
+  };
+  switch (info.treatment) {
+    case Treatment::ReadsData: refuse(""); break;
+    case Treatment::ReadsDataIfMask:
+      if (arguments[1].isList())
+        for (const IValue& index : arguments[1].toListRef())
+          if (is_mask(index)) refuse(" (a mask as index)");
+      break;
+    case Treatment::ReadsDataIfNone:
+      if (arguments.back().isNone()) refuse(" (pass output_size)");
+      break;
+    case Treatment::Mutable: unsupported(info.op->name + " writes its arguments in a way that can't be undone"); break;
+    case Treatment::Conjugate: unsupported("lazily conjugated or negated tensors"); break;
+    case Treatment::Record:
+    case Treatment::Lift:
+    case Treatment::Item:
+    case Treatment::Composite: break;
+  }
+}
+
+void Recorder::check_uninitialized(const OperatorInfo& info) const {
+  const auto& context = at::globalContext();
+  if (info.uninitialized && context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())
+    unsupported("uninitialized memory under deterministic algorithms");
+}
+
+// as_strided counts from the start of a storage that the traced input does not show.
+void Recorder::check_as_strided(const OperatorInfo& info, const at::Tensor& self) {
+  if (!info.as_strided || partial_inputs_.empty()) return;
+  const TracedImpl* impl = ::braze::trace::traced(self);
+  if (impl == nullptr) return;
+  const graph::Value* root = root_input(impl->value());
+  if (root == nullptr || !partial_inputs_.contains(root)) return;
+  request_storage_bases();
+  unsupported("as_strided on an input that shows only a part of its storage");
+}
+
+void Recorder::read_item(const OperatorHandle& op, Stack* stack) {
+  const at::Tensor self = stack->back().toTensor();
+  const TracedImpl* impl = ::braze::trace::traced(self);
+  if (impl == nullptr || !impl->constant().defined())
+    unsupported("the program needs the value of a tensor (item(), bool(), int(), float())",
+                "compute with tensors, for example torch.where instead of if");
+  stack->back() = impl->constant();
+  run_without_recording(op, stack);
+}
+
+void Recorder::record(const OperatorHandle& op, Stack* stack) {
+  remove_autocast_keys();
+  OperatorInfo& info = operator_info(op);
+  const at::ArrayRef<IValue> arguments = torch::jit::last(*stack, info.arguments.size());
+  const Operands operands = look(op, info, arguments);
+  if (run_for_real(op, info, operands, stack)) return;
+  switch (info.treatment) {
+    case Treatment::Lift: {
+      const at::Tensor self = stack->back().toTensor();
+      if (::braze::trace::traced(self) == nullptr) stack->back() = constant(self);
+      return;
+    }
+    case Treatment::Item: read_item(op, stack); return;
+    case Treatment::Composite:
+      op.redispatchBoxed(DispatchKeySet(operands.device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), stack);
+      return;
+    case Treatment::Record:
+    case Treatment::ReadsData:
+    case Treatment::ReadsDataIfMask:
+    case Treatment::ReadsDataIfNone:
+    case Treatment::Mutable:
+    case Treatment::Conjugate: break;
+  }
+  refuse_data_reads(op, info, arguments);
+  check_uninitialized(info);
+  if (!arguments.empty() && arguments[0].isTensor()) check_as_strided(info, arguments[0].toTensor());
+  append(op, info, operands, stack);
+}
+
+namespace {
+
+// Pushes results in the shape of the schema's returns. A list return takes all that the other returns leave.
+void push_results(const c10::FunctionSchema& schema, std::vector<at::Tensor> tensors, Stack* stack) {
+  const auto& returns = schema.returns();
+  size_t next = 0;
+  for (const c10::Argument& result : returns) {
+    if (result.type()->kind() == c10::TypeKind::ListType) {
+      const size_t n = tensors.size() - (returns.size() - 1);
+      c10::List<at::Tensor> list;
+      for (size_t i = 0; i < n; ++i) list.push_back(std::move(tensors[next++]));
+      stack->emplace_back(std::move(list));
+    } else {
+      stack->emplace_back(std::move(tensors[next++]));
+    }
+  }
+}
+
+bool returns_tensors_only(const c10::FunctionSchema& schema) {
+  size_t lists = 0;
+  for (const c10::Argument& result : schema.returns()) {
+    const c10::TypeKind kind = result.type()->kind();
+    if (kind == c10::TypeKind::ListType) ++lists;
+    else if (kind != c10::TypeKind::TensorType) return false;
+  }
+  return lists <= 1;
+}
+
+}  // namespace
+
+void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operands& operands, Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const size_t n = info.arguments.size();
+  const at::ArrayRef<IValue> arguments = torch::jit::last(*stack, n);
+  std::vector<graph::Argument> converted;
+  converted.reserve(n);
+  for (size_t i = 0; i < n; ++i) converted.push_back(argument(arguments[i], info.arguments[i]));
+
+  if (info.has_rule && returns_tensors_only(schema)) {
+    const graph::TypeContext context{env_.get(), from_torch(c10::typeMetaToScalarType(at::get_default_dtype()))};
+    Result<std::vector<graph::TensorType>> types = graph::infer_types(info.op, converted, context);
+    if (types.ok()) {
+      count_native_rule();
+      const graph::Node* node = add_node(info, std::move(converted), std::move(*types));
+      std::vector<at::Tensor> results;
+      results.reserve(node->results.size());
+      for (graph::Value* value : node->results)
+        results.push_back(value->type.defined ? tensor_for(value) : at::Tensor());
+      torch::jit::drop(*stack, n);
+      push_results(schema, std::move(results), stack);
+      return;
+    }
+  }
+
+  Stack results = run_meta(op, info, arguments);
+  std::vector<graph::TensorType> types;
+  std::vector<bool> mask;
+  if (info.has_output_mask)
+    for (bool wanted : arguments.back().toBoolList()) mask.push_back(wanted);
+  const auto add_type = [&](const at::Tensor& meta) {
+    const size_t i = types.size();
+    // The meta functions of some backward operators return gradients that nobody asked for; the kernels don't.
+    const bool defined = meta.defined() && (i >= mask.size() || mask[i]);
+    types.push_back(defined ? type_of(meta, operands.device) : graph::TensorType{});
+    types.back().defined = defined;
+    if (defined && (meta.is_conj() || meta.is_neg())) unsupported("lazily conjugated or negated tensors");
+  };
+  for (size_t i = 0; i < results.size(); ++i) {
+    const IValue& value = results[i];
+    if (value.isTensor()) add_type(value.toTensor());
+    else if (value.isTensorList()) for (const IValue& item : value.toListRef()) add_type(item.toTensor());
+    else if (value.isNone() && schema.returns()[i].type()->kind() == c10::TypeKind::TensorType) add_type(at::Tensor());
+  }
+  const graph::Node* node = add_node(info, std::move(converted), std::move(types));
+  torch::jit::drop(*stack, n);
+  size_t next = 0;
+  const auto take = [&] {
+    graph::Value* value = node->results[next++];
+    return value->type.defined ? tensor_for(value) : at::Tensor();
+  };
+  for (size_t i = 0; i < results.size(); ++i) {
+    const IValue& value = results[i];
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (size_t k = 0; k < value.toListRef().size(); ++k) list.push_back(take());
+      stack->emplace_back(std::move(list));
+    } else if (value.isTensor() || schema.returns()[i].type()->kind() == c10::TypeKind::TensorType) {
+      stack->emplace_back(take());
+    } else {
+      stack->push_back(value);
+    }
+  }
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,34 @@
+// Torch's thread-wide and process-wide state that a trace depends on, packed into one word for guards.
+#pragma once
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstdint>
+#include <string>
+
+namespace braze::trace {
+
+uint64_t pack_modes();
+std::string describe_modes(uint64_t modes);
+// Why nothing can be traced in this state (dispatch modes, functorch levels); empty if it can.
+std::string modes_obstacle();
+
+// Saves the state that traced code may change (it enters modes for real) and restores it when it dies.
+class ModeGuard {
+ public:
+  ModeGuard();
+  ~ModeGuard();
+  ModeGuard(const ModeGuard&) = delete;
+  ModeGuard& operator=(const ModeGuard&) = delete;
+
+ private:
+  c10::AutogradState autograd_;
+  c10::impl::LocalDispatchKeySet keys_;
+  bool cpu_autocast_, cuda_autocast_, autocast_cache_;
+  at::ScalarType cpu_dtype_, cuda_dtype_, default_dtype_;
+};
+
+}  // namespace braze::trace

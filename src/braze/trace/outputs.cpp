@@ -1,0 +1,341 @@
+// The end of a trace: mutations to copy back, outputs and what they alias, the inputs that were needed.
+#include <ATen/FunctionalStorageImpl.h>
+#include <ATen/FunctionalTensorWrapper.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+
+#include "braze/graph/text.h"
+#include "braze/support/check.h"
+#include "braze/support/log.h"
+#include "braze/trace/abort.h"
+#include "braze/trace/session.h"
+#include "braze/trace/types.h"
+
+namespace braze::trace {
+namespace {
+
+namespace functional = at::functionalization::impl;
+using at::functionalization::FunctionalStorageImpl;
+using graph::Value;
+
+c10::StorageImpl* storage_of(const at::Tensor& wrapper) { return wrapper.storage().unsafeGetStorageImpl(); }
+
+Value* value_of(const at::Tensor& wrapper) {
+  functional::sync(wrapper);
+  TracedImpl* impl = traced(functional::from_functional_tensor(wrapper));
+  if (impl == nullptr) unsupported("a tensor whose contents were exchanged");
+  return impl->value();
+}
+
+graph::Shape exprs(c10::SymIntArrayRef values) {
+  graph::Shape out;
+  for (const c10::SymInt& v : values) out.push_back(to_expr(v));
+  return out;
+}
+
+// Known to be contiguous, row-major.
+bool is_plain(const graph::TensorType& type) { return graph::is_contiguous(type); }
+
+// Every element once and no gaps: can be allocated by itself with these strides.
+bool is_dense(const graph::TensorType& type, sym::ShapeEnv& env) {
+  std::vector<size_t> order(type.sizes.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return env.hint(type.strides[a]) < env.hint(type.strides[b]); });
+  graph::Expr expected = 1;
+  for (size_t d : order) {
+    if (type.sizes[d] == graph::Expr(0)) return true;
+    if (type.sizes[d] == graph::Expr(1)) continue;
+    if (!env.guard(sym::eq(type.strides[d], expected), {"layout of an output"})) return false;
+    expected = expected * type.sizes[d];
+  }
+  return true;
+}
+
+}  // namespace
+
+struct Session::Outputs {
+  std::unordered_map<const c10::TensorImpl*, int32_t> seen;            // output object -> its first place
+  std::unordered_map<const c10::StorageImpl*, Value*> input_storages;  // -> the input that lives there
+  std::unordered_map<const c10::StorageImpl*, int> uses;               // distinct outputs per storage
+  std::unordered_map<const c10::StorageImpl*, int32_t> bases;          // -> hidden output that holds the whole storage
+  std::vector<Value*> hidden;
+  size_t n_visible = 0;
+};
+
+int32_t Session::input_index(const Value* value) {
+  const std::vector<Value*>& inputs = recorder_.graph().inputs;
+  const auto found = std::find(inputs.begin(), inputs.end(), value);
+  CHECK((found != inputs.end()));
+  return static_cast<int32_t>(found - inputs.begin());
+}
+
+void Session::add_mutation(const at::Tensor& wrapper, Value* input, bool is_base) {
+  auto* impl = functional::unsafeGetFunctionalWrapper(wrapper);
+  if (impl->has_metadata_mutation() || impl->was_storage_changed() || impl->was_inductor_storage_resized())
+    unsupported("the sizes, strides or storage of an input are changed");
+  Value* value = value_of(wrapper);
+  if (!impl->has_data_mutation()) {
+    if (value != input) unsupported("the contents of an input are exchanged (.data, set_)");
+    return;
+  }
+  if (wrapper.grad_fn() != nullptr) unsupported("an input is changed in a way that autograd records");
+  if (value->type.sizes != input->type.sizes || value->type.dtype != input->type.dtype)
+    unsupported("the sizes or type of an input are changed");
+  if (!is_base && !is_plain(input->type)) {
+    recorder_.request_storage_bases();
+    unsupported("an input that is not contiguous is changed");
+  }
+  recorder_.graph().mutations.push_back({input_index(input), value, true});
+}
+
+void Session::add_mutations() {
+  std::unordered_map<const void*, int> storages;   // real storages of plain inputs
+  for (const StandIn& input : stand_ins_)
+    if (input.base == nullptr) ++storages[input.real.storage().unsafeGetStorageImpl()];
+  for (const StandIn& input : stand_ins_) {
+    if (input.base != nullptr) {
+      auto* impl = functional::unsafeGetFunctionalWrapper(input.wrapper);
+      if (impl->has_metadata_mutation() || impl->was_storage_changed())
+        unsupported("the sizes, strides or storage of an input are changed");
+      if (!impl->has_data_mutation() && value_of(input.wrapper) != input.first)
+        unsupported("the contents of an input are exchanged (.data, set_)");
+      if (input.wrapper.grad_fn() != nullptr) unsupported("an input is changed in a way that autograd records");
+      continue;
+    }
+    const size_t before = recorder_.graph().mutations.size();
+    add_mutation(input.wrapper, input.value, false);
+    if (recorder_.graph().mutations.size() > before && storages[input.real.storage().unsafeGetStorageImpl()] > 1) {
+      recorder_.request_storage_bases();
+      unsupported("an input that shares memory with another input is changed");
+    }
+  }
+  std::unordered_map<const void*, bool> written;   // real storage -> by a base of one element type
+  for (const auto& [key, base] : bases_) {
+    const size_t before = recorder_.graph().mutations.size();
+    add_mutation(base.wrapper, base.value, true);
+    const bool now = recorder_.graph().mutations.size() > before;
+    const auto [place, first] = written.emplace(key.first, now);
+    if (!first && (now || place->second)) unsupported("memory that inputs of different types share is changed");
+  }
+}
+
+// Outputs must be new tensors in each call: a constant is copied.
+Value* Session::returnable(Value* value) {
+  if (value->producer != nullptr) return value;
+  if (!recorder_.constants().contains(value)) unsupported("an output holds an input under another storage");
+  graph::TensorType type = value->type;
+  type.offset = 0;
+  const graph::Op* clone = graph::intern_op("aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor");
+  return recorder_.graph().add_node(clone, {value, graph::None{}}, {type})->result();
+}
+
+// The graph input for the caller's tensor as it is; based stand-ins get one that no node reads.
+Value* Session::whole_input(StandIn& input) {
+  if (input.base == nullptr) return input.value;
+  for (const auto& [value, index] : whole_inputs_)
+    if (&stand_ins_[index] == &input) return const_cast<Value*>(value);
+  Value* value = recorder_.graph().add_input(input_type(input.real, {}, input.src), graph::InputKind::User);
+  whole_inputs_[value] = static_cast<size_t>(&input - stand_ins_.data());
+  return value;
+}
+
+void Session::add_view_of_input(size_t output, const at::Tensor& tensor, Value* input) {
+  graph::Graph& g = recorder_.graph();
+  if (value_of(tensor)->type.dtype != input->type.dtype) unsupported("an output views an input as another type");
+  for (const graph::Mutation& mutation : g.mutations)
+    if (g.inputs[static_cast<size_t>(mutation.input)] == input && mutation.value->type.strides != input->type.strides)
+      unsupported("an output views an input whose layout changed");
+  graph::OutputAlias alias;
+  alias.output = static_cast<int32_t>(output);
+  alias.input = input_index(input);
+  alias.sizes = exprs(tensor.sym_sizes());
+  alias.strides = exprs(tensor.sym_strides());
+  alias.offset = to_expr(tensor.sym_storage_offset()) - input->type.offset;
+  g.aliases.push_back(std::move(alias));
+  g.outputs.push_back(input);
+}
+
+void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs& outputs) {
+  graph::Graph& g = recorder_.graph();
+  Value* value = value_of(tensor);
+  c10::StorageImpl* storage = storage_of(tensor);
+  if (outputs.uses[storage] == 1 && is_dense(value->type, *recorder_.env())) {
+    g.outputs.push_back(returnable(value));
+    return;
+  }
+  // It shares memory with another output, or shows only a part of its memory: a view of a base that is returned too.
+  TracedImpl* base = traced(static_cast<FunctionalStorageImpl*>(storage)->base());
+  if (base == nullptr) unsupported("a tensor whose contents were exchanged");
+  Value* whole = base->value();
+  if (whole->type.dtype != value->type.dtype) unsupported("outputs that show the same memory as different types");
+  if (!is_dense(whole->type, *recorder_.env())) unsupported("an output with gaps in its memory");
+  const auto [place, first] = outputs.bases.emplace(storage, 0);
+  if (first) {
+    place->second = static_cast<int32_t>(outputs.n_visible + outputs.hidden.size());
+    outputs.hidden.push_back(returnable(whole));
+  }
+  graph::OutputAlias alias;
+  alias.output = static_cast<int32_t>(output);
+  alias.base_output = place->second;
+  alias.sizes = exprs(tensor.sym_sizes());
+  alias.strides = exprs(tensor.sym_strides());
+  alias.offset = to_expr(tensor.sym_storage_offset()) - whole->type.offset;
+  g.aliases.push_back(std::move(alias));
+  g.outputs.push_back(outputs.hidden[static_cast<size_t>(place->second) - outputs.n_visible]);
+}
+
+void Session::add_output(const at::Tensor& tensor, Outputs& outputs) {
+  graph::Graph& g = recorder_.graph();
+  const size_t output = g.outputs.size();
+  const auto [seen, first] = outputs.seen.emplace(tensor.unsafeGetTensorImpl(), static_cast<int32_t>(output));
+  if (const auto found = by_wrapper_.find(tensor.unsafeGetTensorImpl()); found != by_wrapper_.end()) {
+    Value* whole = whole_input(stand_ins_[found->second]);
+    graph::OutputAlias alias;
+    alias.output = static_cast<int32_t>(output);
+    alias.input = input_index(whole);
+    alias.same_object = true;
+    alias.sizes = whole->type.sizes;
+    alias.strides = whole->type.strides;
+    g.aliases.push_back(std::move(alias));
+    g.outputs.push_back(whole);
+    return;
+  }
+  if (!first) {
+    graph::OutputAlias alias;
+    alias.output = static_cast<int32_t>(output);
+    alias.base_output = seen->second;
+    alias.same_object = true;
+    g.aliases.push_back(std::move(alias));
+    g.outputs.push_back(g.outputs[static_cast<size_t>(seen->second)]);
+    return;
+  }
+  if (tensor.requires_grad()) unsupported("a result needs gradients");
+  if (const auto input = outputs.input_storages.find(storage_of(tensor)); input != outputs.input_storages.end())
+    add_view_of_input(output, tensor, input->second);
+  else
+    add_fresh_output(output, tensor, outputs);
+}
+
+// Inputs that no node, output or mutation uses are dropped; their tensors are guarded all the same.
+void Session::drop_unused_inputs() {
+  graph::Graph& g = recorder_.graph();
+  std::vector<bool> used(g.inputs.size());
+  for (size_t i = 0; i < g.inputs.size(); ++i) used[i] = g.has_uses(g.inputs[i]);
+  for (const graph::Mutation& m : g.mutations) used[static_cast<size_t>(m.input)] = true;
+  for (const graph::OutputAlias& a : g.aliases)
+    if (a.input >= 0) used[static_cast<size_t>(a.input)] = true;
+  for (size_t i = 0; i < g.inputs.size(); ++i)
+    for (graph::Expr size : g.inputs[i]->type.sizes)
+      if (!size.is_constant()) used[i] = true;     // the sizes may be read from here alone
+  std::vector<int32_t> new_index(g.inputs.size(), -1);
+  size_t kept = 0;
+  for (size_t i = 0; i < g.inputs.size(); ++i) {
+    if (!used[i]) continue;
+    new_index[i] = static_cast<int32_t>(kept);
+    g.inputs[i]->index = static_cast<int32_t>(kept);
+    g.inputs[kept] = g.inputs[i];
+    g.input_kinds[kept] = g.input_kinds[i];
+    ++kept;
+  }
+  g.inputs.resize(kept);
+  g.input_kinds.resize(kept);
+  for (graph::Mutation& m : g.mutations) m.input = new_index[static_cast<size_t>(m.input)];
+  for (graph::OutputAlias& a : g.aliases)
+    if (a.input >= 0) a.input = new_index[static_cast<size_t>(a.input)];
+}
+
+GraphContext Session::context(size_t n_outputs) {
+  const graph::Graph& g = recorder_.graph();
+  int32_t next = 0;
+  std::unordered_map<const Value*, InputBinding> binding;
+  for (StandIn& input : stand_ins_) {
+    const bool whole = std::any_of(whole_inputs_.begin(), whole_inputs_.end(), [&](const auto& entry) {
+      return &stand_ins_[entry.second] == &input;
+    });
+    const bool used = std::find(g.inputs.begin(), g.inputs.end(), input.value) != g.inputs.end() || whole;
+    if (!used) continue;
+    input.caller = next++;
+    const auto kind = input.base != nullptr ? InputBinding::Kind::StorageBase : InputBinding::Kind::Tensor;
+    binding.emplace(input.value, InputBinding{kind, input.caller, {}});
+  }
+  for (const auto& [value, index] : whole_inputs_)
+    binding.emplace(value, InputBinding{InputBinding::Kind::Tensor, stand_ins_[index].caller, {}});
+  for (const auto& [value, tensor] : recorder_.constants())
+    binding.emplace(value, InputBinding{InputBinding::Kind::Constant, -1, tensor});
+  GraphContext out;
+  for (const Value* input : g.inputs) out.inputs.push_back(binding.at(input));
+  out.objects = recorder_.objects();
+  out.n_outputs = n_outputs;
+  out.backend = options_.backend;
+  out.keep_text = options_.keep_text;
+  return out;
+}
+
+std::vector<SizeRead> Session::size_reads() const {
+  std::vector<SizeRead> reads;
+  for (const StandIn& input : stand_ins_)
+    for (size_t d = 0; d < input.dynamic.size(); ++d)
+      if (input.dynamic[d] && input.caller >= 0)
+        reads.push_back({input.value->type.sizes[d], input.caller, static_cast<int32_t>(d)});
+  return reads;
+}
+
+std::vector<MemoryGroup> Session::memory_groups() const {
+  std::unordered_map<const Value*, MemoryGroup> by_value;
+  for (const StandIn& input : stand_ins_)
+    if (input.caller >= 0) by_value[input.value].members.push_back(input.caller);
+  const graph::Graph& g = recorder_.graph();
+  for (const graph::Mutation& mutation : g.mutations)
+    by_value[g.inputs[static_cast<size_t>(mutation.input)]].written = true;
+  std::vector<MemoryGroup> groups;
+  for (auto& [value, group] : by_value) groups.push_back(std::move(group));
+  return groups;
+}
+
+Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* const> objects) {
+  CHECK(!finished_);
+  if (pack_modes() != start_modes_) return Unsupported{"a torch mode that was entered is not left again", ""};
+  try {
+    size_t n_outputs = objects.size();
+    {
+      const RecordingScope recording(recorder_);
+      add_mutations();
+      Outputs outputs;
+      outputs.n_visible = objects.size();
+      std::unordered_set<const c10::TensorImpl*> distinct;
+      for (const StandIn& input : stand_ins_) {
+        outputs.input_storages.emplace(storage_of(input.wrapper), input.value);
+      }
+      for (PyObject* object : objects) {
+        if (!is_traced(object)) return Unsupported{"an output is not a traced tensor", ""};
+        const at::Tensor& tensor = THPVariable_Unpack(object);
+        if (distinct.insert(tensor.unsafeGetTensorImpl()).second) ++outputs.uses[storage_of(tensor)];
+      }
+      for (PyObject* object : objects) add_output(THPVariable_Unpack(object), outputs);
+      for (Value* hidden : outputs.hidden) recorder_.graph().outputs.push_back(hidden);
+    }
+    recorder_.remove_autocast_keys();
+    drop_unused_inputs();
+    GraphContext about = context(n_outputs);
+    Finished result;
+    result.n_ops = static_cast<int64_t>(recorder_.graph().size());
+    result.shapes = make_shape_check(recorder_.env(), size_reads(), memory_groups(),
+                                     static_cast<int32_t>(inputs().size()));
+    finished_ = true;
+    if (options_.keep_text) result.graph_text = graph::print(recorder_.graph());
+    if (log_enabled(Topic::kGraph)) log(Topic::kGraph, graph::print(recorder_.graph()));
+    if (!compiler()) return Unsupported{"no compiler is registered", ""};
+    TRY(result.executable, compiler()(recorder_.take_graph(), about));
+    return result;
+  } catch (const Abort& abort) {
+    return abort.why;
+  } catch (const InternalError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return Unsupported{std::string("the end of the trace: ") + error.what(), ""};
+  }
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,192 @@
+#include "braze/trace/recorder.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "braze/trace/abort.h"
+#include "braze/trace/torch_types.h"
+#include "braze/trace/types.h"
+
+namespace braze::trace {
+namespace {
+
+thread_local Recorder* current = nullptr;
+
+void include_recording_keys(bool on) {
+  for (c10::DispatchKey key : {kTraceKey, kEntryKey, c10::DispatchKey::Functionalize})
+    c10::impl::tls_set_dispatch_key_included(key, on);
+}
+
+}  // namespace
+
+Recorder* current_recorder() { return current; }
+
+RecordingScope::RecordingScope(Recorder& recorder)
+    : outer_(std::exchange(current, &recorder)),
+      reapplied_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()),
+      cached_autocast_(at::autocast::is_autocast_cache_enabled()) {
+  recorder.remove_autocast_keys();
+  include_recording_keys(true);
+  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
+  at::autocast::set_autocast_cache_enabled(false);   // it would keep traced tensors beyond the trace
+}
+
+RecordingScope::~RecordingScope() {
+  at::autocast::set_autocast_cache_enabled(cached_autocast_);
+  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapplied_views_);
+  // Set, not restored: a mode object of the user's that was entered inside may have saved and restored our keys.
+  if (outer_ == nullptr) include_recording_keys(false);
+  current = outer_;
+}
+
+Recorder::Recorder() : env_(std::make_shared<sym::ShapeEnv>()), graph_(std::make_unique<graph::Graph>(env_)) {
+  static std::atomic<uint64_t> next{1};
+  id_ = next++;
+}
+
+Recorder::~Recorder() = default;
+
+at::Tensor Recorder::tensor_for(graph::Value* value) {
+  auto impl = c10::make_intrusive<TracedImpl>(value, id_, env_);
+  fresh_.push_back(impl);
+  highest_id_ = std::max<int64_t>(highest_id_, value->id);
+  return at::Tensor(std::move(impl));
+}
+
+void Recorder::remove_autocast_keys() {
+  for (const auto& impl : fresh_) impl->remove_autocast_keys();
+  fresh_.clear();
+}
+
+at::Tensor Recorder::constant(const at::Tensor& real) {
+  at::Tensor& known = constant_of_[real.unsafeGetTensorImpl()];
+  if (known.defined()) return known;
+  if (real.layout() != c10::kStrided || real.is_quantized()) unsupported("a constant tensor that is not strided");
+  if (real.is_conj() || real.is_neg()) unsupported("a lazily conjugated or negated constant tensor");
+  graph::Value* value = graph_->add_input(type_of(real, real.device()), graph::InputKind::Constant);
+  constants_.emplace(value, real);
+  known = tensor_for(value);
+  traced(known)->set_constant(real);
+  adopt(real);
+  return known;
+}
+
+void Recorder::adopt(const at::Tensor& real) {
+  if (real.defined()) adopted_.emplace(real.unsafeGetTensorImpl(), real);
+}
+
+bool Recorder::knows(const at::Tensor& real) const {
+  return real.unsafeGetTensorImpl()->is_wrapped_number() || adopted_.contains(real.unsafeGetTensorImpl());
+}
+
+graph::Argument Recorder::tensor_argument(const at::Tensor& tensor) {
+  if (!tensor.defined()) return static_cast<graph::Value*>(nullptr);
+  if (TracedImpl* impl = traced(tensor)) return impl->value();
+  // A Python number is an immediate, weak in promotion as the tensor that carries it.
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.dim() == 0) {
+    switch (tensor.scalar_type()) {
+      case c10::kDouble: return *tensor.const_data_ptr<double>();
+      case c10::kLong: return sym::Expr(*tensor.const_data_ptr<int64_t>());
+      case c10::kBool: return *tensor.const_data_ptr<bool>();
+      case c10::kComplexDouble: {
+        const auto value = *tensor.const_data_ptr<c10::complex<double>>();
+        return std::complex<double>(value.real(), value.imag());
+      }
+      default: break;
+    }
+  }
+  return traced(constant(tensor))->value();
+}
+
+namespace {
+
+graph::Argument number(const c10::IValue& value) {
+  if (value.isInt()) return sym::Expr(value.toInt());
+  if (value.isSymInt()) return to_expr(value.toSymInt());
+  if (value.isDouble()) return value.toDouble();
+  if (value.isBool()) return value.toBool();
+  if (value.isComplexDouble()) {
+    const c10::complex<double> c = value.toComplexDouble();
+    return std::complex<double>(c.real(), c.imag());
+  }
+  if (value.isSymFloat()) return value.toSymFloat().guard_float(__FILE__, __LINE__);
+  if (value.isSymBool()) return value.toSymBool().guard_bool(__FILE__, __LINE__);
+  unsupported("an argument of type " + value.tagKind());
+}
+
+graph::Argument list(const c10::IValue& value) {
+  graph::ArgumentList out;
+  if (value.isIntList()) {
+    const auto ints = value.toIntList();
+    out.reserve(ints.size());
+    for (int64_t v : ints) out.emplace_back(sym::Expr(v));
+  } else if (value.isDoubleList()) {
+    for (double v : value.toDoubleList()) out.emplace_back(v);
+  } else if (value.isBoolList()) {
+    for (bool v : value.toBoolList()) out.emplace_back(v);
+  } else {
+    const auto items = value.toListRef();
+    out.reserve(items.size());
+    for (const c10::IValue& item : items)
+      out.push_back(item.isString() ? graph::Argument(std::string(item.toStringRef())) : number(item));
+  }
+  return out;
+}
+
+}  // namespace
+
+graph::Argument Recorder::argument(const c10::IValue& value, ArgumentKind kind) {
+  if (value.isNone()) {
+    if (kind == ArgumentKind::Tensor) return static_cast<graph::Value*>(nullptr);
+    return {};
+  }
+  switch (kind) {
+    case ArgumentKind::Tensor: return tensor_argument(value.toTensor());
+    case ArgumentKind::TensorList:
+    case ArgumentKind::OptionalTensorList: {
+      graph::ArgumentList out;
+      for (const c10::IValue& item : value.toListRef())
+        out.push_back(item.isTensor() ? tensor_argument(item.toTensor())
+                                      : graph::Argument(static_cast<graph::Value*>(nullptr)));
+      return out;
+    }
+    case ArgumentKind::Int:
+    case ArgumentKind::Float:
+    case ArgumentKind::Bool:
+    case ArgumentKind::Scalar: return number(value);
+    case ArgumentKind::IntList:
+    case ArgumentKind::FloatList:
+    case ArgumentKind::BoolList:
+    case ArgumentKind::ScalarList:
+    case ArgumentKind::StringList: return value.isList() ? list(value) : number(value);
+    case ArgumentKind::String: return std::string(value.toStringRef());
+    case ArgumentKind::DType: return from_torch(static_cast<c10::ScalarType>(value.toInt()));
+    case ArgumentKind::Layout: return graph::Layout{static_cast<int8_t>(value.toInt())};
+    case ArgumentKind::MemoryFormat: return graph::MemoryFormat{static_cast<int8_t>(value.toInt())};
+    case ArgumentKind::Device: return from_torch(value.toDevice());
+    case ArgumentKind::Generator: {
+      const auto slot = static_cast<int32_t>(objects_.size());
+      objects_.push_back(value);
+      return graph::Opaque{slot, "generator"};
+    }
+    case ArgumentKind::Other: break;
+  }
+  unsupported("an argument of type " + value.tagKind());
+}
+
+graph::Node* Recorder::add_node(const OperatorInfo& info, std::vector<graph::Argument> arguments,
+                                std::vector<graph::TensorType> types) {
+  graph::Node* node = graph_->add_node(info.op, std::move(arguments), std::move(types));
+  if (info.op->has(graph::kRandom) || info.op->has(graph::kSideEffect)) {
+    node->order_after = last_random_;
+    last_random_ = node;
+  }
+  ++n_nodes_;
+  return node;
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,121 @@
+// Recorder: the graph under construction, and what the dispatcher kernels need while user code runs on traced tensors.
+//
+// Kernels find the recorder of their thread by current_recorder(). It is set, together with the dispatch keys, only by
+// a RecordingScope around native calls; Python code that capture itself interprets runs outside.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "braze/graph/graph.h"
+#include "braze/support/result.h"
+#include "braze/trace/operators.h"
+#include "braze/trace/sym_node.h"
+#include "braze/trace/traced_impl.h"
+
+namespace braze::trace {
+
+class Recorder {
+ public:
+  Recorder();
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  graph::Graph& graph() { return *graph_; }
+  const graph::Graph& graph() const { return *graph_; }
+  std::unique_ptr<graph::Graph> take_graph() { return std::move(graph_); }
+  const EnvPtr& env() const { return env_; }
+  uint64_t id() const { return id_; }
+
+  // The Fake-key fallback: appends a node for the call on the stack and replaces the arguments by traced results.
+  void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+  // A fresh traced tensor (not wrapped) that stands for `value`.
+  at::Tensor tensor_for(graph::Value* value);
+  // The traced tensor of a real one that was made during the trace.
+  at::Tensor constant(const at::Tensor& real);
+  const std::unordered_map<graph::Value*, at::Tensor>& constants() const { return constants_; }
+  const std::vector<c10::IValue>& objects() const { return objects_; }
+
+  // Real tensors that came into being during the trace: results of pure operators on constants, Python numbers.
+  void adopt(const at::Tensor& real);
+  bool knows(const at::Tensor& real) const;
+
+  // Inner tensors must not autocast again (rule: functionalization calls operators on them). The wrapper copies its
+  // keys from a fresh inner tensor, so this happens later: before the next operator and before each native call.
+  void remove_autocast_keys();
+
+  // The input whose storage a partial view might leave (as_strided), found by the tracer of inputs.
+  void mark_partial(graph::Value* input) { partial_inputs_.insert(input); }
+  // Set when the trace can succeed if inputs enter as views of their whole storages.
+  void request_storage_bases() { wants_storage_bases_ = true; }
+  bool wants_storage_bases() const { return wants_storage_bases_; }
+
+  // The first Unsupported thrown in a kernel; crossing CPython leaves only a RuntimeError of it.
+  void note_failure(const Unsupported& why) { if (!failure_) failure_ = why; }
+  std::optional<Unsupported> take_failure() { return std::exchange(failure_, std::nullopt); }
+
+  graph::Argument argument(const c10::IValue& value, ArgumentKind kind);
+  int64_t n_nodes() const { return n_nodes_; }
+  // Ids rise: values made from now on have at least this one.
+  int64_t next_value_id() const { return highest_id_ + 1; }
+
+ private:
+  struct Operands;
+  Operands look(const c10::OperatorHandle& op, const OperatorInfo& info, at::ArrayRef<c10::IValue> arguments) const;
+  bool run_for_real(const c10::OperatorHandle& op, const OperatorInfo& info, const Operands& operands,
+                    torch::jit::Stack* stack);
+  void refuse_data_reads(const c10::OperatorHandle& op, const OperatorInfo& info,
+                         at::ArrayRef<c10::IValue> arguments) const;
+  void check_uninitialized(const OperatorInfo& info) const;
+  void check_as_strided(const OperatorInfo& info, const at::Tensor& self);
+  void read_item(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+  void append(const c10::OperatorHandle& op, OperatorInfo& info, const Operands& operands, torch::jit::Stack* stack);
+  graph::Node* add_node(const OperatorInfo& info, std::vector<graph::Argument> arguments,
+                        std::vector<graph::TensorType> types);
+  graph::Argument tensor_argument(const at::Tensor& tensor);
+
+  uint64_t id_;
+  EnvPtr env_;
+  std::unique_ptr<graph::Graph> graph_;
+  int64_t n_nodes_ = 0;
+  int64_t highest_id_ = -1;
+  graph::Node* last_random_ = nullptr;
+  std::unordered_map<graph::Value*, at::Tensor> constants_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> constant_of_;   // real -> traced
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> adopted_;       // kept alive, so that addresses stay unique
+  std::vector<c10::IValue> objects_;
+  std::vector<c10::intrusive_ptr<TracedImpl>> fresh_;
+  std::unordered_set<const graph::Value*> partial_inputs_;
+  bool wants_storage_bases_ = false;
+  std::optional<Unsupported> failure_;
+};
+
+Recorder* current_recorder();
+
+// While alive, tensor operations of this thread are recorded by `recorder`.
+class RecordingScope {
+ public:
+  explicit RecordingScope(Recorder& recorder);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  Recorder* outer_;
+  bool reapplied_views_;
+  bool cached_autocast_;
+};
+
+// The kernel of kTraceKey.
+void trace_handler(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+}  // namespace braze::trace

@@ -1,0 +1,94 @@
+// Session: one trace of a program's tensor operations, from stand-ins for the caller's tensors to a compiled graph.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "braze/capture/tensor_domain.h"
+#include "braze/trace/compiler.h"
+#include "braze/trace/modes.h"
+#include "braze/trace/recorder.h"
+#include "braze/trace/shape_check.h"
+
+namespace braze::trace {
+
+class Session final : public capture::TraceSession {
+ public:
+  explicit Session(const capture::TraceOptions& options);
+  ~Session() override;
+
+  Result<capture::Ref> stand_in(PyObject* real, capture::Src src) override;
+  bool is_traced(PyObject* object) const override;
+  PyObject* real_of(PyObject* traced) const override;
+  Result<capture::Ref> call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) override;
+  Result<capture::Ref> get_attribute(PyObject* traced, PyObject* name) override;
+  Result<Finished> finish(std::span<PyObject* const> outputs) override;
+  std::vector<Input> inputs() const override;
+  std::vector<Input> guarded_only() const override;
+  uint64_t modes() const override { return start_modes_; }
+  bool retry_with_storage_bases() const override { return recorder_.wants_storage_bases(); }
+
+ private:
+  // A 1-D view of a whole storage, from which stand-ins are made by as_strided.
+  struct Base {
+    at::Tensor wrapper;
+    graph::Value* value = nullptr;
+  };
+  using BaseKey = std::pair<const void*, c10::ScalarType>;   // storage, element type
+
+  struct StandIn {
+    capture::Ref object;             // the caller's tensor
+    at::Tensor real;
+    capture::Src src = capture::kNoSource;
+    capture::TensorOperand operand;
+    at::Tensor wrapper;
+    capture::Ref python;             // the Python object of `wrapper`
+    graph::Value* value = nullptr;   // the graph input: the tensor itself or its base
+    graph::Value* first = nullptr;   // the value that the stand-in had at first
+    const Base* base = nullptr;
+    std::vector<bool> dynamic;
+    int32_t caller = -1;             // set by finish(): place in inputs()
+  };
+
+  Status check_supported(PyObject* real) const;
+  std::vector<bool> dynamic_dims(const at::Tensor& real, capture::Src src) const;
+  graph::TensorType input_type(const at::Tensor& real, const std::vector<bool>& dynamic, capture::Src src);
+  std::string input_name(capture::Src src);
+  void make_plain(StandIn& input);
+  void make_based(StandIn& input);
+  capture::Ref finish_call(PyObject* result);
+  Unsupported failure();
+
+  // outputs.cpp
+  struct Outputs;
+  void add_mutations();
+  void add_mutation(const at::Tensor& wrapper, graph::Value* input, bool is_base);
+  void add_output(const at::Tensor& tensor, Outputs& outputs);
+  void add_view_of_input(size_t output, const at::Tensor& tensor, graph::Value* input);
+  void add_fresh_output(size_t output, const at::Tensor& tensor, Outputs& outputs);
+  graph::Value* returnable(graph::Value* value);
+  int32_t input_index(const graph::Value* value);
+  graph::Value* whole_input(StandIn& input);
+  void drop_unused_inputs();
+  GraphContext context(size_t n_outputs);
+  std::vector<SizeRead> size_reads() const;
+  std::vector<MemoryGroup> memory_groups() const;
+
+  ModeGuard mode_guard_;             // first: restored last
+  uint64_t start_modes_;
+  capture::TraceOptions options_;
+  Recorder recorder_;
+  std::vector<StandIn> stand_ins_;
+  std::map<BaseKey, Base> bases_;
+  std::unordered_map<const c10::TensorImpl*, size_t> by_real_, by_wrapper_;
+  std::unordered_map<const graph::Value*, size_t> whole_inputs_;   // extra inputs for based tensors: -> stand-in
+  std::unordered_set<std::string> names_;
+  bool finished_ = false;
+};
+
+}  // namespace braze::trace

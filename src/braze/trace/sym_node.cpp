@@ -1,0 +1,236 @@
+#include "braze/trace/sym_node.h"
+
+#include <c10/core/SymNodeImpl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "braze/trace/abort.h"
+
+namespace braze::trace {
+namespace {
+
+using c10::SymNode;
+using sym::Expr;
+
+class ExprNode final : public c10::SymNodeImpl {
+ public:
+  enum class Kind : uint8_t { Int, Bool, Float };
+
+  ExprNode(Expr e, Kind kind, EnvPtr env) : expr_(e), kind_(kind), env_(std::move(env)) {}
+  ExprNode(double value, EnvPtr env) : kind_(Kind::Float), float_(value), env_(std::move(env)) {}
+
+  Expr expr() const { return expr_; }
+
+  bool is_int() override { return kind_ == Kind::Int; }
+  bool is_bool() override { return kind_ == Kind::Bool; }
+  bool is_float() override { return kind_ == Kind::Float; }
+  bool is_nested_int() const override { return false; }
+  bool has_hint() override { return true; }
+  bool is_constant() override { return kind_ == Kind::Float || current().is_constant(); }
+  bool is_symbolic() override { return !is_constant(); }
+  std::string str() override { return kind_ == Kind::Float ? std::to_string(float_) : to_string(current()); }
+  std::string _graph_repr() override { return str(); }
+
+  std::optional<int64_t> constant_int() override {
+    return kind_ == Kind::Int ? current().maybe_constant() : std::nullopt;
+  }
+  std::optional<int64_t> maybe_as_int() override { return constant_int(); }
+  std::optional<bool> constant_bool() override {
+    if (kind_ != Kind::Bool) return std::nullopt;
+    const auto value = current().maybe_constant();
+    return value ? std::optional(*value != 0) : std::nullopt;
+  }
+
+  SymNode add(const SymNode& o) override {
+    return kind_ == Kind::Float || o->is_float() ? real(number() + number_of(o)) : integer(current() + expr_of(o));
+  }
+  SymNode sub(const SymNode& o) override {
+    return kind_ == Kind::Float || o->is_float() ? real(number() - number_of(o)) : integer(current() - expr_of(o));
+  }
+  SymNode mul(const SymNode& o) override {
+    return kind_ == Kind::Float || o->is_float() ? real(number() * number_of(o)) : integer(current() * expr_of(o));
+  }
+  SymNode floordiv(const SymNode& o) override {
+    if (kind_ == Kind::Float || o->is_float()) return real(std::floor(number() / number_of(o)));
+    const Expr divisor = expr_of(o);
+    if (env_->guard(sym::eq(divisor, 0), {"division by zero"})) unsupported("division of a size by zero");
+    return integer(sym::floor_div(current(), divisor));
+  }
+  SymNode int_floordiv(const SymNode& o) override { return floordiv(o); }
+  SymNode mod(const SymNode& o) override {
+    if (kind_ == Kind::Float || o->is_float()) unsupported("remainder of a floating-point size expression");
+    const Expr divisor = expr_of(o);
+    if (env_->guard(sym::eq(divisor, 0), {"division by zero"})) unsupported("division of a size by zero");
+    return integer(sym::mod(current(), divisor));
+  }
+  // Real numbers made from sizes are constants under a guard: kernels take integers only.
+  SymNode truediv(const SymNode& o) override { return real(number() / number_of(o)); }
+  SymNode float_truediv(const SymNode& o) override { return truediv(o); }
+  SymNode int_truediv(const SymNode& o) override { return truediv(o); }
+  SymNode float_pow(const SymNode& o) override { return real(std::pow(number(), number_of(o))); }
+  SymNode pow(const SymNode& o) override { return kind_ == Kind::Float || o->is_float() ? float_pow(o) : pow_by_natural(o); }
+  SymNode pow_by_natural(const SymNode& o) override {
+    const int64_t n = env_->specialize(expr_of(o), {"exponent"});
+    if (n < 0) return float_pow(o);
+    Expr result = 1;
+    for (int64_t i = 0; i < n; ++i) result = result * current();
+    return integer(result);
+  }
+  SymNode neg() override { return kind_ == Kind::Float ? real(-float_) : integer(-current()); }
+  SymNode sym_min(const SymNode& o) override {
+    return kind_ == Kind::Float || o->is_float() ? real(std::min(number(), number_of(o)))
+                                                 : integer(sym::min(current(), expr_of(o)));
+  }
+  SymNode sym_max(const SymNode& o) override {
+    return kind_ == Kind::Float || o->is_float() ? real(std::max(number(), number_of(o)))
+                                                 : integer(sym::max(current(), expr_of(o)));
+  }
+  SymNode sym_float() override { return real(number()); }
+  SymNode ceil() override { return kind_ == Kind::Float ? integer(static_cast<int64_t>(std::ceil(float_))) : clone(); }
+  SymNode floor() override { return kind_ == Kind::Float ? integer(static_cast<int64_t>(std::floor(float_))) : clone(); }
+
+  SymNode eq(const SymNode& o) override { return compare(o, sym::eq, [](double a, double b) { return a == b; }); }
+  SymNode ne(const SymNode& o) override { return compare(o, sym::ne, [](double a, double b) { return a != b; }); }
+  SymNode lt(const SymNode& o) override { return compare(o, sym::lt, [](double a, double b) { return a < b; }); }
+  SymNode le(const SymNode& o) override { return compare(o, sym::le, [](double a, double b) { return a <= b; }); }
+  SymNode gt(const SymNode& o) override { return compare(o, sym::gt, [](double a, double b) { return a > b; }); }
+  SymNode ge(const SymNode& o) override { return compare(o, sym::ge, [](double a, double b) { return a >= b; }); }
+  SymNode sym_and(const SymNode& o) override { return boolean(sym::logical_and(current(), expr_of(o))); }
+  SymNode sym_or(const SymNode& o) override { return boolean(sym::logical_or(current(), expr_of(o))); }
+  SymNode sym_not() override { return boolean(sym::logical_not(current())); }
+  SymNode sym_ite(const SymNode& a, const SymNode& b) override { return env_->guard(current()) ? a : b; }
+
+  SymNode clone() override {
+    if (kind_ == Kind::Float) return real(float_);
+    return c10::make_intrusive<ExprNode>(expr_, kind_, env_);
+  }
+  SymNode wrap_int(int64_t n) override { return integer(n); }
+  SymNode wrap_bool(bool b) override { return boolean(b ? 1 : 0); }
+  SymNode wrap_float(double x) override { return real(x); }
+
+  int64_t guard_int(const char* file, int64_t line) override { return env_->specialize(current(), place(file, line)); }
+  int64_t int_() override { return env_->specialize(current(), {"int()"}); }
+  bool guard_bool(const char* file, int64_t line) override { return env_->guard(current(), place(file, line)); }
+  bool bool_() override { return env_->guard(current(), {"bool()"}); }
+  double guard_float(const char*, int64_t) override { return number(); }
+  bool guard_size_oblivious(const char* file, int64_t line) override { return guard_bool(file, line); }
+  bool expect_true(const char* file, int64_t line) override { return guard_bool(file, line); }
+  // These ask for an answer without a new guard, and say what to take where there is none.
+  bool guard_or_false(const char*, int64_t) override { return env_->known(current()).value_or(false); }
+  bool guard_or_true(const char*, int64_t) override { return env_->known(current()).value_or(true); }
+  bool statically_known_true(const char*, int64_t) override { return env_->known(current()).value_or(false); }
+
+  SymNode is_contiguous(at::ArrayRef<SymNode> sizes, at::ArrayRef<SymNode> strides) override {
+    std::vector<size_t> order(sizes.size());
+    std::iota(order.rbegin(), order.rend(), size_t{0});
+    return boolean(dense_in(order, sizes, strides) ? 1 : 0);
+  }
+  SymNode is_channels_last_contiguous_2d(at::ArrayRef<SymNode> sizes, at::ArrayRef<SymNode> strides) override {
+    return boolean(sizes.size() == 4 && dense_in({1, 3, 2, 0}, sizes, strides) ? 1 : 0);
+  }
+  SymNode is_channels_last_contiguous_3d(at::ArrayRef<SymNode> sizes, at::ArrayRef<SymNode> strides) override {
+    return boolean(sizes.size() == 5 && dense_in({1, 4, 3, 2, 0}, sizes, strides) ? 1 : 0);
+  }
+  SymNode is_channels_last_strides_2d(at::ArrayRef<SymNode> sizes, at::ArrayRef<SymNode> strides) override {
+    return boolean(sizes.size() == 4 && channels_last_order({1, 3, 2, 0}, sizes, strides) ? 1 : 0);
+  }
+  SymNode is_channels_last_strides_3d(at::ArrayRef<SymNode> sizes, at::ArrayRef<SymNode> strides) override {
+    return boolean(sizes.size() == 5 && channels_last_order({1, 4, 3, 2, 0}, sizes, strides) ? 1 : 0);
+  }
+  SymNode is_non_overlapping_and_dense(at::ArrayRef<SymNode> sizes, at::ArrayRef<SymNode> strides) override {
+    // Innermost first by the strides' example values; the proof that this order is dense is symbolic.
+    std::vector<size_t> order(sizes.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return env_->hint(expr_of(strides[a])) < env_->hint(expr_of(strides[b]));
+    });
+    return boolean(dense_in(order, sizes, strides) ? 1 : 0);
+  }
+
+ private:
+  Expr current() const { return env_->simplify(expr_); }
+  double number() const {
+    return kind_ == Kind::Float ? float_ : static_cast<double>(env_->specialize(current(), {"float()"}));
+  }
+
+  static Expr expr_of(const SymNode& node) {
+    if (auto value = node->constant_int()) return *value;
+    if (auto value = node->constant_bool()) return *value ? 1 : 0;
+    auto* ours = dynamic_cast<ExprNode*>(node.get());
+    if (ours == nullptr || ours->kind_ == Kind::Float) unsupported("a symbolic size that is not of this trace");
+    return ours->current();
+  }
+  static double number_of(const SymNode& node) {
+    if (auto value = node->constant_int()) return static_cast<double>(*value);
+    auto* ours = dynamic_cast<ExprNode*>(node.get());
+    if (ours == nullptr) unsupported("a symbolic size that is not of this trace");
+    return ours->number();
+  }
+  static sym::Reason place(const char* file, int64_t line) {
+    return {std::string(file == nullptr ? "" : file) + ":" + std::to_string(line)};
+  }
+
+  SymNode integer(Expr e) const { return c10::make_intrusive<ExprNode>(e, Kind::Int, env_); }
+  SymNode boolean(Expr e) const { return c10::make_intrusive<ExprNode>(e, Kind::Bool, env_); }
+  SymNode real(double x) const { return c10::make_intrusive<ExprNode>(x, env_); }
+
+  template <class F>
+  SymNode compare(const SymNode& o, Expr (*predicate)(Expr, Expr), F&& on_numbers) {
+    if (kind_ == Kind::Float || o->is_float()) return boolean(on_numbers(number(), number_of(o)) ? 1 : 0);
+    return boolean(predicate(current(), expr_of(o)));
+  }
+
+  // Whether the dimensions, innermost first, follow each other without gaps. Where structure can't tell, a guard does.
+  bool dense_in(const std::vector<size_t>& order, at::ArrayRef<SymNode> sizes, at::ArrayRef<SymNode> strides) const {
+    Expr expected = 1;
+    for (size_t d : order) {
+      const Expr size = expr_of(sizes[d]);
+      if (size == Expr(1)) continue;
+      if (size == Expr(0)) return true;
+      if (!env_->guard(sym::eq(expr_of(strides[d]), expected), {"memory layout"})) return false;
+      expected = expected * size;
+    }
+    return true;
+  }
+
+  // c10's test for channels-last order: strides do not fall from the innermost dimension outwards.
+  bool channels_last_order(const std::vector<size_t>& order, at::ArrayRef<SymNode> sizes,
+                           at::ArrayRef<SymNode> strides) const {
+    if (expr_of(strides[1]) == Expr(0)) return false;
+    Expr least = 0;
+    for (size_t d : order) {
+      const Expr size = expr_of(sizes[d]), stride = expr_of(strides[d]);
+      if (size == Expr(0)) return false;
+      if (env_->guard(sym::lt(stride, least), {"memory layout"})) return false;
+      if (d == 0 && least == expr_of(strides[1])) return false;
+      least = size == Expr(1) ? stride : stride * size;
+    }
+    return true;
+  }
+
+  Expr expr_ = 0;
+  Kind kind_;
+  double float_ = 0;
+  EnvPtr env_;
+};
+
+}  // namespace
+
+c10::SymInt to_symint(Expr e, const EnvPtr& env) {
+  e = env->simplify(e);
+  if (e.is_constant()) return e.constant();
+  return c10::SymInt(static_cast<SymNode>(c10::make_intrusive<ExprNode>(e, ExprNode::Kind::Int, env)));
+}
+
+Expr to_expr(const c10::SymInt& value) {
+  if (auto constant = value.maybe_as_int()) return *constant;
+  auto* node = dynamic_cast<ExprNode*>(value.toSymNodeImplUnowned());
+  if (node == nullptr) unsupported("a symbolic size that is not of this trace");
+  return node->expr();
+}
+
+}  // namespace braze::trace

@@ -1,0 +1,45 @@
+// What the tracer assumes of libtorch 2.11 to 2.13 and might change in another version, in one place.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DispatchKeySet.h>
+#include <torch/version.h>
+
+#include <cstdlib>
+#include <string>
+
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11
+#error "braze needs torch 2.11 or newer"
+#endif
+
+namespace braze::trace {
+
+// The key of traced tensors: below autograd, autocast and functionalization, above every backend. PyTorch reserves it
+// for out-of-tree fake tensors and registers nothing there; start-up checks that.
+inline constexpr c10::DispatchKey kTraceKey = c10::DispatchKey::Fake;
+
+// The key that sees a call first, before autograd and decomposition. Reserved for out-of-tree deferred initialisation.
+// Only operators that write their arguments have kernels of ours there; all others fall through at no cost.
+inline constexpr c10::DispatchKey kEntryKey = c10::DispatchKey::DeferredInit;
+
+// Included in thread-local state while user code's tensor operations are recorded; this makes factories visible too.
+inline constexpr c10::DispatchKeySet kRecordingKeys({kTraceKey, kEntryKey, c10::DispatchKey::Functionalize});
+
+// Functionalization otherwise runs each in-place operator once more on meta tensors, through Python kernels, to check
+// shapes and types; entry.cpp does these checks. libtorch reads the variable once, at its first in-place operator.
+inline void disable_functionalization_reference() {
+  setenv("TORCH_DISABLE_FUNCTIONALIZATION_META_REFERENCE", "1", /*overwrite=*/0);
+}
+
+// Whether the kernel that the dispatcher would run for `key` was registered from Python. The dispatcher keeps the place
+// of registration only as text.
+inline bool has_python_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  const std::string table = op.dumpComputedTable();
+  const std::string label = std::string("\n") + c10::toString(key) + ": ";
+  const size_t begin = table.find(label);
+  if (begin == std::string::npos) return false;
+  const std::string line = table.substr(begin, table.find('\n', begin + 1) - begin);
+  return line.find(".py:") != std::string::npos || line.find("/dev/null") != std::string::npos;
+}
+
+}  // namespace braze::trace
