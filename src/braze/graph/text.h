@@ -16,6 +16,7 @@ struct PrintOptions {
 
 std::string print(const Graph& graph, const PrintOptions& options = {});
 std::string print(const TensorType& type);
+std::string print(const Argument& argument);      // as it stands in a node's argument list
 // Throws ParseError with line, column and what was expected.
 std::unique_ptr<Graph> parse(std::string_view text);
 

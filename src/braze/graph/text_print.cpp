@@ -226,6 +226,8 @@ class Printer {
 
 }  // namespace
 
+std::string print(const Argument& argument) { return std::visit(ArgumentPrinter{}, argument.v); }
+
 std::string print(const TensorType& type) {
   if (!type.defined) return "undef";
   std::string out(text_of(type.dtype));

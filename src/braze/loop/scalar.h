@@ -65,6 +65,7 @@ class ScalarBuilder {
 
   const Scalar* constant(DType dtype, double value);
   const Scalar* constant_int(DType dtype, int64_t value);
+  const Scalar* constant_like(const Scalar& constant);              // of another builder
   const Scalar* index(Expr e);                                      // I64
   const Scalar* load(int32_t buffer, DType dtype, std::vector<Expr> indices, std::vector<Binding> bindings = {});
   // Reads memory only where mask is true.
@@ -73,9 +74,15 @@ class ScalarBuilder {
   const Scalar* apply(ScalarOp op, DType dtype, std::span<const Scalar* const> operands);
   const Scalar* apply(ScalarOp op, DType dtype, std::initializer_list<const Scalar*> operands);
   const Scalar* cast(const Scalar* value, DType dtype);             // itself if it has that type
+  const Scalar* reduced(DType dtype, int64_t accumulator);          // kernels: the result of an accumulator
+
+  // The binding of a computed index (I64, already wrapped): the same symbol for the same value and extent, so that one
+  // symbol never means two values.
+  Binding bind(sym::Context& context, const Scalar* value, Expr extent);
 
   // Replaces index symbols in every index expression below `value`, and loads of chosen buffers by other values.
-  // replace_load(load, substituted indices, substituted bindings) gives nullptr to keep the load.
+  // replace_load(load, substituted indices, substituted bindings) gives nullptr to keep the load; what takes the place
+  // of a masked load is masked in turn. `value` may belong to another builder: the result is in this one.
   using ReplaceLoad = std::function<const Scalar*(const Scalar& load, const std::vector<Expr>& indices,
                                                   const std::vector<Binding>& bindings)>;
   const Scalar* rewrite(const Scalar* value, std::span<const std::pair<Expr, Expr>> symbols,

@@ -1,0 +1,219 @@
+// Pooling windows and resampling.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "braze/loop/lowering.h"
+#include "braze/support/check.h"
+
+namespace braze::loop {
+namespace {
+
+const Value* self_of(const Node& node) { return node.arguments.at(0).as<Value*>(); }
+DType result_dtype(const Node& node, size_t k = 0) { return node.result(k)->type.dtype; }
+
+struct Window {
+  std::array<int64_t, 2> kernel, stride, padding, dilation;
+};
+
+std::optional<std::array<int64_t, 2>> pair_of(const Node& node, std::string_view name) {
+  const auto values = graph::integers(node, name);
+  if (!values || values->empty() || values->size() > 2) return std::nullopt;
+  return std::array{values->front(), values->back()};
+}
+
+std::optional<Window> window_of(const Node& node) {
+  const auto kernel = pair_of(node, "kernel_size"), padding = pair_of(node, "padding");
+  if (!kernel || !padding) return std::nullopt;
+  const auto stride = pair_of(node, "stride");
+  Window out{*kernel, stride.value_or(*kernel), *padding, {1, 1}};
+  if (node.op->argument_index("dilation") >= 0) {
+    const auto dilation = pair_of(node, "dilation");
+    if (!dilation) return std::nullopt;
+    out.dilation = *dilation;
+  }
+  return out;
+}
+
+// Element (r0, r1) of the window at `at`; `otherwise` outside of the image.
+Term window_element(Lowering& l, const Value* self, const Window& w, const Indices& at, const Indices& r,
+                    Term otherwise) {
+  Indices place = at;
+  Term inside = l.constant_int(DType::Bool, 1);
+  for (size_t k = 0; k < 2; ++k) {
+    const size_t dim = at.size() - 2 + k;
+    const Expr size = self->type.sizes[dim];
+    place[dim] = at[dim] * Expr(w.stride[k]) - Expr(w.padding[k]) + r[k] * Expr(w.dilation[k]);
+    inside = inside & l.less_equal(0, place[dim]) & l.less(place[dim], size);
+  }
+  return l.load_masked(self, place, inside, otherwise);
+}
+
+void window_reduction(Lowering& l, Buffer& buffer, const Value* self, const Window& w, const Indices& at, ReduceOp op,
+                      DType accumulate, double outside) {
+  buffer.kind = BufferKind::Reduction;
+  buffer.reduce = op;
+  buffer.accumulate = accumulate;
+  buffer.reduce_axes = l.axes({Expr(w.kernel[0]), Expr(w.kernel[1])}, "r");
+  const Term otherwise = l.constant(self->type.dtype, outside);
+  const Indices r = l.indices_of(buffer.reduce_axes);
+  buffer.body = window_element(l, self, w, at, r, otherwise).cast(accumulate).scalar();
+}
+
+double lowest(DType dtype) {
+  if (is_floating(dtype)) return -std::numeric_limits<double>::infinity();
+  if (dtype == DType::U8) return 0;
+  return -std::ldexp(1.0, static_cast<int>(size_of(dtype) * 8 - 1));
+}
+
+}  // namespace
+
+bool lower_max_pool2d(Lowering& l, const Node& node, ScalarOp) {
+  const Value* self = self_of(node);
+  const auto w = window_of(node);
+  const DType dtype = self->type.dtype, inner = compute_type(dtype);
+  if (!w || dtype == DType::Bool || self->type.dim() < 3) return false;
+  l.define(node, [&](Buffer& buffer, const Indices& at) {
+    window_reduction(l, buffer, self, *w, at, ReduceOp::Max, inner, lowest(dtype));
+  });
+  const Value* indices = node.result(1);
+  if (!l.is_used(indices)) return true;
+  // The place within the window, then the place within the image (of an all-infinite window its first element).
+  const Located within = l.intermediate_buffer(node, DType::I64, indices->type.sizes, [&](Buffer& buffer, const Indices& at) {
+    window_reduction(l, buffer, self, *w, at, ReduceOp::ArgMax, inner, lowest(dtype));
+  });
+  l.pointwise(node, [&](const Indices& at) {
+    const Term place = l.load(within, at);
+    const Term columns = place.constant(static_cast<double>(w->kernel[1]));
+    const Term part[] = {place.apply(ScalarOp::TruncDiv, columns), place.apply(ScalarOp::Fmod, columns)};
+    Term flat = place.constant(0);
+    for (size_t k = 0; k < 2; ++k) {
+      const size_t dim = at.size() - 2 + k;
+      const Term first = l.index(at[dim] * Expr(w->stride[k]) - Expr(w->padding[k]));
+      const Term along = maximum(first + part[k] * static_cast<double>(w->dilation[k]), 0.0);
+      flat = flat * l.index(self->type.sizes[dim]) + along;
+    }
+    return flat;
+  }, 1);
+  return true;
+}
+
+bool lower_avg_pool2d(Lowering& l, const Node& node, ScalarOp) {
+  const Value* self = self_of(node);
+  const auto w = window_of(node);
+  const DType dtype = result_dtype(node), inner = compute_type(dtype);
+  if (!w || !is_floating(dtype) || self->type.dim() < 3) return false;
+  if (!l.is_used(node.result())) return true;
+  const Located sum = l.intermediate_buffer(node, inner, node.result()->type.sizes, [&](Buffer& buffer, const Indices& at) {
+    window_reduction(l, buffer, self, *w, at, ReduceOp::Sum, inner, 0);
+  });
+  const bool with_padding = graph::boolean(node, "count_include_pad"), ceil_mode = graph::boolean(node, "ceil_mode");
+  const bool padded = w->padding[0] != 0 || w->padding[1] != 0;
+  const auto given = graph::integer(node, "divisor_override");
+  l.pointwise(node, [&](const Indices& at) {
+    Expr count = given.value_or(w->kernel[0] * w->kernel[1]);
+    if (!given && (ceil_mode || (padded && !with_padding))) {
+      count = 1;
+      for (size_t k = 0; k < 2; ++k) {
+        const size_t dim = at.size() - 2 + k;
+        const Expr size = self->type.sizes[dim];
+        Expr begin = at[dim] * Expr(w->stride[k]) - Expr(w->padding[k]);
+        Expr end = sym::min(begin + Expr(w->kernel[k]), size + Expr(w->padding[k]));
+        if (!with_padding) {
+          begin = sym::max(begin, 0);
+          end = sym::min(end, size);
+        }
+        count = count * (end - begin);
+      }
+    }
+    return l.load(sum, at) / l.index(count).cast(inner);
+  });
+  return true;
+}
+
+// ---- Resampling
+
+namespace {
+
+// Input elements per output element, in `dtype`: from the scale that the user gave, else from the sizes.
+Term source_scale(Lowering& l, const Node& node, size_t axis, size_t n_axes, Expr from, Expr to, DType dtype) {
+  static constexpr std::string_view kNames[] = {"scales_d", "scales_h", "scales_w"};
+  const std::string_view name = n_axes == 1 ? "scales" : kNames[axis + 3 - n_axes];
+  const auto given = graph::number(node, name);
+  if (given && *given > 0) return l.constant(dtype, 1.0 / *given);
+  return l.index(from).cast(dtype) / l.index(to).cast(dtype);
+}
+
+}  // namespace
+
+// floor(i * scale) in f32, at most the last element.
+bool lower_upsample_nearest(Lowering& l, const Node& node, ScalarOp) {
+  const Value* self = self_of(node);
+  const Shape &from = self->type.sizes, &to = node.result()->type.sizes;
+  const size_t n_axes = from.size() - 2;
+  const bool exact = node.op->name.starts_with("aten._upsample_nearest_exact");
+  l.pointwise(node, [&](const Indices& at) {
+    Indices place = at;
+    std::vector<Binding> bindings;
+    for (size_t axis = 0; axis < n_axes; ++axis) {
+      const size_t dim = axis + 2;
+      if (from[dim] == to[dim]) continue;
+      if (!exact && to[dim] == from[dim] * Expr(2)) {
+        place[dim] = floor_div(at[dim], Expr(2));
+        continue;
+      }
+      Term i = l.index(at[dim]).cast(DType::F32);
+      if (exact) i = i + 0.5;
+      const Term scaled = i * source_scale(l, node, axis, n_axes, from[dim], to[dim], DType::F32);
+      const Term index = minimum(scaled.apply(ScalarOp::Floor).cast(DType::I64), l.index(from[dim] - 1));
+      place[dim] = l.computed_index(index, from[dim], false, bindings);
+    }
+    return l.load(self, place, bindings);
+  });
+  return true;
+}
+
+bool lower_upsample_bilinear2d(Lowering& l, const Node& node, ScalarOp) {
+  const Value* self = self_of(node);
+  const Shape &from = self->type.sizes, &to = node.result()->type.sizes;
+  const DType dtype = result_dtype(node), inner = compute_type(dtype);
+  if (!is_floating(dtype) || from.size() != 4) return false;
+  const bool align = graph::boolean(node, "align_corners");
+  l.pointwise(node, [&](const Indices& at) {
+    struct Along {
+      Expr low, high;
+      Term low_weight, high_weight;
+    };
+    std::vector<Binding> bindings;
+    const auto along = [&](size_t axis) -> Along {
+      const size_t dim = axis + 2;
+      const Term one = l.constant(inner, 1);
+      if (from[dim] == to[dim]) return {at[dim], at[dim], one, l.constant(inner, 0)};
+      const Term i = l.index(at[dim]).cast(inner);
+      Term source = i;
+      if (align) {
+        const Term scale = to[dim] == Expr(1) ? l.constant(inner, 0)
+                                              : l.index(from[dim] - 1).cast(inner) / l.index(to[dim] - 1).cast(inner);
+        source = i * scale;
+      } else {
+        source = maximum(source_scale(l, node, axis, 2, from[dim], to[dim], inner) * (i + 0.5) - 0.5, 0.0);
+      }
+      const Term last = l.index(from[dim] - 1);
+      const Term low = minimum(source.cast(DType::I64), last);
+      const Term high = minimum(low + 1.0, last);
+      const Term weight = minimum(maximum(source - low.cast(inner), 0.0), 1.0);
+      return {l.computed_index(low, from[dim], false, bindings), l.computed_index(high, from[dim], false, bindings),
+              one - weight, weight};
+    };
+    const Along h = along(0), w = along(1);
+    const auto row = [&](Expr y) {
+      const Term left = l.load(self, {at[0], at[1], y, w.low}, bindings).cast(inner);
+      const Term right = l.load(self, {at[0], at[1], y, w.high}, bindings).cast(inner);
+      return w.low_weight * left + w.high_weight * right;
+    };
+    return h.low_weight * row(h.low) + h.high_weight * row(h.high);
+  });
+  return true;
+}
+
+}  // namespace braze::loop
