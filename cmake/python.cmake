@@ -14,4 +14,6 @@ if(BRAZE_TORCH)
   target_link_directories(braze_torch INTERFACE ${TORCH_DIR}/lib)
   target_link_libraries(braze_torch INTERFACE torch torch_cpu torch_python c10)
   target_link_options(braze_torch INTERFACE -Wl,-rpath,${TORCH_DIR}/lib)
+  # torch's own OpenMP runtime, for programs that are not loaded into a Python with torch (unit tests).
+  file(GLOB TORCH_OPENMP ${TORCH_DIR}/lib/libgomp*.so*)
 endif()

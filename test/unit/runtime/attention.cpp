@@ -90,7 +90,7 @@ TEST_CASE("attention of many shapes agrees with double precision") {
       for (bool masked : {false, true}) {
         Inputs inputs(shape, rng);
         inputs.run(causal, masked, 0.3f);
-        CHECK(inputs.error(causal, masked, 0.3f) < 2e-6);
+        CHECK(inputs.error(causal, masked, 0.3f) < 1e-5);   // scores of about 20 in single precision are off by 2e-6
       }
 }
 
