@@ -1,0 +1,188 @@
+"""Tensor IR text from and to Python: prints the graph of one ATen call, and runs a printed graph with ATen."""
+import os
+import pathlib
+import re
+import subprocess
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("BRAZE_BUILD", ROOT / "build" / "release"))
+BRAZE_OPT = BUILD / "tools" / "braze-opt" / "braze-opt"
+
+DTYPES = {
+    torch.bool: "b8", torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
+    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64",
+    torch.complex64: "c64", torch.complex128: "c128",
+}
+BY_TEXT = {text: dtype for dtype, text in DTYPES.items()}
+FORMATS = {"contiguous_format": torch.contiguous_format, "preserve_format": torch.preserve_format,
+           "channels_last": torch.channels_last, "channels_last_3d": torch.channels_last_3d}
+
+
+def optimize(text, *options):
+    """The graph after the steps that `options` of braze-opt name; its complaints are errors."""
+    result = subprocess.run([BRAZE_OPT, *options], input=text, capture_output=True, text=True)
+    assert result.returncode == 0 and not result.stderr, result.stderr + "\n" + text
+    return result.stdout
+
+
+def type_text(tensor):
+    sizes = ", ".join(map(str, tensor.shape))
+    text = f"{DTYPES[tensor.dtype]}[{sizes}]"
+    if tensor.stride() != contiguous_strides(tensor.shape):
+        text += "{" + ", ".join(map(str, tensor.stride())) + "}"
+    if tensor.storage_offset():
+        text += f" offset {tensor.storage_offset()}"
+    return text
+
+
+def contiguous_strides(sizes):
+    strides, stride = [], 1
+    for size in reversed(sizes):
+        strides.insert(0, stride)
+        stride *= max(size, 1)
+    return tuple(strides)
+
+
+def argument_text(value, names):
+    if isinstance(value, torch.Tensor):
+        return names[id(value)]
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(argument_text(item, names) for item in value) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "true", False: "false"}[value]
+    if isinstance(value, torch.dtype):
+        return DTYPES[value]
+    if isinstance(value, str):
+        return f'"{value}"'
+    for text, memory_format in FORMATS.items():
+        if value is memory_format:
+            return text
+    return repr(value)
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def graph_of_call(op, args, kwargs):
+    """(text, inputs, results) of the graph that makes this one call, with the types that eager gives."""
+    inputs = []
+    for tensor in tensors_in([*args, *kwargs.values()]):
+        if not any(tensor is other for other in inputs):
+            inputs.append(tensor)
+    names = {id(tensor): f"%x{i}" for i, tensor in enumerate(inputs)}
+    results = list(tensors_in(op(*args, **kwargs)))
+    name = str(op).removesuffix(".default")
+    words = [argument_text(a, names) for a in args] + [f"{k}={argument_text(v, names)}" for k, v in kwargs.items()]
+    heads = ", ".join(f"%{i}" for i in range(len(results)))
+    declared = "" if known(op) else f"op {op._schema}\n"
+    parameters = ", ".join(f"{names[id(t)]}: {type_text(t)}" for t in inputs)
+    types = ", ".join(type_text(t) for t in results)
+    return (f"{declared}graph @call({parameters}) {{\n  {heads} = {name}({', '.join(words)}) : {types}\n"
+            f"  return {heads}\n}}\n", inputs, results)
+
+
+def known(op):
+    return str(op._schema).split("(")[0].split("::")[1] in known_names()
+
+
+def known_names(cache=[]):
+    if not cache:
+        text = (ROOT / "src/braze/graph/ops.def").read_text()
+        cache.append(set(re.findall(r'"aten::([\w.]+)\(', text)))
+    return cache[0]
+
+
+class Reader:
+    """Reads the arguments of a printed call."""
+    TOKEN = re.compile(r'\s*(%[\w.$]+|"(?:[^"\\]|\\.)*"|@[\w:]+|layout\(\d+\)|[A-Za-z_]\w*|-?[\d.]+(?:e[-+]?\d+)?|-inf|[\[\](),=])')
+
+    def __init__(self, text, values):
+        self.tokens, self.values, self.at = self.TOKEN.findall(text), values, 0
+
+    def next(self):
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def peek(self, ahead=0):
+        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
+
+    def arguments(self):
+        args, kwargs = [], {}
+        while self.at < len(self.tokens):
+            if self.peek() == ",":
+                self.next()
+            elif self.peek(1) == "=":
+                name = self.next()
+                self.next()
+                kwargs[name] = self.value()
+            else:
+                args.append(self.value())
+        return args, kwargs
+
+    def value(self):
+        token = self.next()
+        if token == "[":
+            items = []
+            while self.peek() != "]":
+                items.append(self.value())
+                if self.peek() == ",":
+                    self.next()
+            self.next()
+            return items
+        if token.startswith("%"):
+            return self.values[token]
+        if token.startswith('"'):
+            return token[1:-1].replace('\\"', '"')
+        if token.startswith("@"):
+            return torch.device(token[1:])
+        if token.startswith("layout"):
+            return torch.strided
+        if token in FORMATS:
+            return FORMATS[token]
+        if token in BY_TEXT:
+            return BY_TEXT[token]
+        words = {"none": None, "undef": None, "true": True, "false": False}
+        if token in words:
+            return words[token]
+        return float(token) if re.search(r"[.en]", token) else int(token)
+
+
+def check_type(text, tensor, line):
+    assert text == type_text(tensor), f"{line}\n  the kernel gives {type_text(tensor)}"
+
+
+def split_types(text):
+    return [part.strip() for part in re.findall(r"undef|\w+\[[^\]]*\](?:\{[^}]*\})?(?: offset \d+)?", text)]
+
+
+def run_graph(text, inputs):
+    """The outputs of a printed graph of static shapes; each node's type is checked against what ATen gives."""
+    values, outputs = {}, []
+    for line in text.splitlines():
+        if line.startswith("graph"):
+            names = re.findall(r"(%[\w.$]+):", line)
+            values.update(zip(names, inputs, strict=True))
+        elif line.strip().startswith("return"):
+            outputs = [values.get(name) for name in re.findall(r"%[\w.$]+|undef", line.split(" mutates")[0])]
+        elif m := re.match(r"\s+(?:([%\w.$, ]+) = )?([\w.]+)\((.*)\)(?: : (.*))?$", line):
+            heads, name, arguments, types = m.groups()
+            args, kwargs = Reader(arguments, values).arguments()
+            packet = torch.ops
+            parts = name.split(".")
+            for part in parts[:2]:
+                packet = getattr(packet, part)
+            op = getattr(packet, parts[2] if len(parts) > 2 else "default")
+            results = op(*args, **kwargs)
+            results = list(results) if isinstance(results, (list, tuple)) else [results]
+            for head, type_, result in zip(heads.split(", "), split_types(types), results, strict=True):
+                if type_ != "undef":
+                    check_type(type_, result, line.strip())
+                values[head] = result
+    return outputs
