@@ -24,12 +24,12 @@ struct Step {
 
 class GraphExecutor final : public Executable {
  public:
-  GraphExecutor(std::shared_ptr<const graph::Graph> graph, ProgramInputs inputs)
-      : graph_(std::move(graph)), inputs_(std::move(inputs)), sizes_(*graph_) {
-    CHECK(inputs_.bindings.size() == graph_->inputs.size());
+  GraphExecutor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context)
+      : graph_(std::move(graph)), bindings_(context.inputs), objects_(context.objects), sizes_(*graph_) {
+    CHECK(bindings_.size() == graph_->inputs.size());
     plan_.aliases = graph_->aliases;
     plan_.mutations = graph_->mutations;
-    plan_.n_outputs = static_cast<int64_t>(graph_->outputs.size());
+    plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
     number_values();
     for (const graph::OutputAlias& alias : plan_.aliases) register_alias(alias);
   }
@@ -38,9 +38,9 @@ class GraphExecutor final : public Executable {
 
   bool run(PyObject* const* inputs, int64_t, PyObject** outputs) override {
     try {
-      std::vector<at::Tensor> callers(inputs_.bindings.size());
+      std::vector<at::Tensor> callers(bindings_.size());
       for (size_t i = 0; i < callers.size(); ++i)
-        if (inputs_.bindings[i].caller >= 0) callers[i] = unpack(inputs[inputs_.bindings[i].caller]);
+        if (bindings_[i].caller >= 0) callers[i] = unpack(inputs[bindings_[i].caller]);
       std::vector<at::Tensor> values(n_values_);
       std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
       std::vector<at::Tensor> results, new_values;
@@ -48,7 +48,7 @@ class GraphExecutor final : public Executable {
       {
         at::AutoDispatchBelowADInplaceOrView below_autograd;
         c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-        for (size_t i = 0; i < callers.size(); ++i) values[i] = bind(inputs_.bindings[i], callers[i]);
+        for (size_t i = 0; i < callers.size(); ++i) values[i] = bind(bindings_[i], callers[i]);
         sizes_.evaluate({values.data(), callers.size()}, size_values.data());
         for (const Step& step : steps_) run_step(step, values, size_values.data());
         for (size_t i = 0; i < plan_.mutations.size(); ++i) new_values.push_back(values[mutation_values_[i]]);
@@ -58,7 +58,7 @@ class GraphExecutor final : public Executable {
       const SizeValue size_value = [&](graph::Expr e) { return size_values[static_cast<size_t>(size_slot(e))]; };
       finish_outputs(plan_, callers, new_values, size_value, results, same_input);
       scope.acquire();
-      return give_outputs(inputs, inputs_.bindings, results, same_input, outputs);
+      return give_outputs(inputs, bindings_, results, same_input, plan_.n_outputs, outputs);
     } catch (...) {
       set_python_error();
       return false;
@@ -82,7 +82,7 @@ class GraphExecutor final : public Executable {
     const auto give_number = [&](const graph::Value* v) { number[v] = static_cast<int32_t>(n_values_++); };
     for (const graph::Value* input : graph_->inputs) give_number(input);
     const SizeSlot size_slot_of = [&](graph::Expr e) { return sizes_.slot(e); };
-    const ObjectOf object_of = [&](int32_t slot) { return inputs_.objects[static_cast<size_t>(slot)]; };
+    const ObjectOf object_of = [&](int32_t slot) { return objects_[static_cast<size_t>(slot)]; };
     std::vector<int32_t> last_use;
     for (const graph::Node* node : graph_->nodes) {
       Step step{OperatorCall(*node, size_slot_of, object_of), {}, {}, {}};
@@ -122,7 +122,8 @@ class GraphExecutor final : public Executable {
   }
 
   std::shared_ptr<const graph::Graph> graph_;
-  ProgramInputs inputs_;
+  std::vector<InputBinding> bindings_;
+  std::vector<c10::IValue> objects_;
   SizeSlots sizes_;
   OutputPlan plan_;
   size_t n_values_ = 0;
@@ -134,8 +135,8 @@ class GraphExecutor final : public Executable {
 
 }  // namespace
 
-std::shared_ptr<Executable> make_graph_executor(std::shared_ptr<const graph::Graph> graph, ProgramInputs inputs) {
-  return std::make_shared<GraphExecutor>(std::move(graph), std::move(inputs));
+std::shared_ptr<Executable> make_graph_executor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context) {
+  return std::make_shared<GraphExecutor>(std::move(graph), context);
 }
 
 }  // namespace braze::runtime

@@ -10,6 +10,6 @@
 
 namespace braze::runtime {
 
-std::shared_ptr<Executable> make_graph_executor(std::shared_ptr<const graph::Graph> graph, ProgramInputs inputs);
+std::shared_ptr<Executable> make_graph_executor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context);
 
 }  // namespace braze::runtime

@@ -4,7 +4,7 @@
 #include <ATen/core/jit_type.h>
 #include <ATen/core/stack.h>
 
-#include "braze/runtime/torch_types.h"
+#include "braze/trace/torch_types.h"
 #include "braze/support/check.h"
 
 namespace braze::runtime {
@@ -69,7 +69,7 @@ c10::IValue constant_list(const ArgumentList& list, const c10::Type& element) {
     case c10::TypeKind::SymIntType: {
       c10::List<int64_t> out;
       for (const Argument& item : list) {
-        if (item.is<DType>()) out.push_back(static_cast<int64_t>(to_torch(item.as<DType>())));
+        if (item.is<DType>()) out.push_back(static_cast<int64_t>(trace::to_torch(item.as<DType>())));
         else out.push_back(number(item, c10::TypeKind::IntType).toInt());
       }
       return out;
@@ -102,8 +102,8 @@ c10::IValue constant_list(const ArgumentList& list, const c10::Type& element) {
 c10::IValue constant(const Argument& argument, const c10::Type& type, const ObjectOf& object_of) {
   if (argument.is_none()) return {};
   if (argument.is<std::string>()) return argument.as<std::string>();
-  if (argument.is<DType>()) return static_cast<int64_t>(to_torch(argument.as<DType>()));
-  if (argument.is<Device>()) return to_torch(argument.as<Device>());
+  if (argument.is<DType>()) return static_cast<int64_t>(trace::to_torch(argument.as<DType>()));
+  if (argument.is<Device>()) return trace::to_torch(argument.as<Device>());
   if (argument.is<graph::Layout>()) return static_cast<int64_t>(argument.as<graph::Layout>().value);
   if (argument.is<graph::MemoryFormat>()) return static_cast<int64_t>(argument.as<graph::MemoryFormat>().value);
   if (argument.is<graph::Opaque>()) return object_of(argument.as<graph::Opaque>().slot);

@@ -39,8 +39,8 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
 }
 
 bool give_outputs(PyObject* const* caller_inputs, std::span<const InputBinding> bindings,
-                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, PyObject** outputs) {
-  for (size_t i = 0; i < results.size(); ++i) {
+                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, int64_t n, PyObject** outputs) {
+  for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
     if (same_input[i] >= 0) {
       outputs[i] = Py_NewRef(caller_inputs[bindings[static_cast<size_t>(same_input[i])].caller]);
     } else if (!results[i].defined()) {

@@ -18,7 +18,7 @@ namespace braze::runtime {
 struct OutputPlan {
   std::vector<graph::OutputAlias> aliases;
   std::vector<graph::Mutation> mutations;    // values are not used here
-  int64_t n_outputs = 0;
+  int64_t n_outputs = 0;                     // asked for by the caller; graph outputs beyond are bases of aliases
 };
 
 // sizes_of: the value of a symbolic size in this call.
@@ -31,8 +31,8 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
                     std::span<const at::Tensor> new_values, const SizeValue& size_value,
                     std::vector<at::Tensor>& outputs, std::vector<int32_t>& same_input);
 
-// Wraps the results for Python: new references in outputs[0..n). Returns false with an error set; then nothing is owned.
+// Wraps the first n results for Python: new references in outputs[0..n). Returns false with an error set; then nothing is owned.
 bool give_outputs(_object* const* caller_inputs, std::span<const InputBinding> bindings,
-                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, _object** outputs);
+                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, int64_t n, _object** outputs);
 
 }  // namespace braze::runtime

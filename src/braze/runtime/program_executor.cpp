@@ -19,7 +19,7 @@
 #include "braze/runtime/parallel.h"
 #include "braze/runtime/python_tensor.h"
 #include "braze/runtime/size_slots.h"
-#include "braze/runtime/torch_types.h"
+#include "braze/trace/torch_types.h"
 #include "braze/support/check.h"
 
 namespace braze::runtime {
@@ -92,12 +92,16 @@ struct RunState {
 class ProgramExecutor final : public Executable {
  public:
   ProgramExecutor(const schedule::Program& program, std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
-                  ProgramInputs inputs)
-      : env_(program.env), kernels_(std::move(kernels)), inputs_(std::move(inputs)), sizes_(graph) {
-    CHECK(inputs_.bindings.size() == graph.inputs.size());
+                  const GraphContext& context)
+      : env_(program.env),
+        kernels_(std::move(kernels)),
+        bindings_(context.inputs),
+        objects_(context.objects),
+        sizes_(graph) {
+    CHECK(bindings_.size() == graph.inputs.size());
     CHECK(kernels_.size() == program.kernels.size());
     plan_.aliases = graph.aliases;
-    plan_.n_outputs = static_cast<int64_t>(graph.outputs.size());
+    plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
     for (const schedule::BufferPlan& buffer : program.buffers) buffers_.push_back(make_buffer(buffer));
     for (size_t i = 0; i < program.buffers.size(); ++i)
       if (program.buffers[i].input >= 0) input_buffers_.emplace_back(program.buffers[i].input, static_cast<int32_t>(i));
@@ -146,7 +150,7 @@ class ProgramExecutor final : public Executable {
     b.input = plan.input;
     b.arena_offset = sizes_.ref(plan.arena_offset);
     if (plan.place == Place::Alias) b.alias = {plan.alias_of, sizes_.ref(plan.offset * size_of(plan.dtype))};
-    if (plan.dtype != DType::Other) b.dtype = to_torch(plan.dtype);
+    if (plan.dtype != DType::Other) b.dtype = trace::to_torch(plan.dtype);
     for (graph::Expr e : plan.sizes) b.sizes.push_back(sizes_.ref(e));
     for (graph::Expr e : plan.strides) b.strides.push_back(sizes_.ref(e));
     return b;
@@ -156,7 +160,7 @@ class ProgramExecutor final : public Executable {
     const schedule::BufferPlan& plan = program.buffers[static_cast<size_t>(view.buffer)];
     TensorUse use;
     use.at = {view.buffer, sizes_.ref(view.offset * size_of(plan.dtype))};
-    use.dtype = to_torch(plan.dtype);
+    use.dtype = trace::to_torch(plan.dtype);
     use.is_static = true;
     for (graph::Expr e : view.sizes) use.sizes.push_back(sizes_.ref(e));
     for (graph::Expr e : view.strides) use.strides.push_back(sizes_.ref(e));
@@ -186,7 +190,7 @@ class ProgramExecutor final : public Executable {
     const loop::ExternCall& call = program.loops->calls[static_cast<size_t>(step.call)];
     const bool into = step.into_planned;
     Call out{OperatorCall(*call.node, [&](graph::Expr e) { return sizes_.slot(e); },
-                          [&](int32_t slot) { return inputs_.objects[static_cast<size_t>(slot)]; },
+                          [&](int32_t slot) { return objects_[static_cast<size_t>(slot)]; },
                           into ? OperatorCall::Form::Out : OperatorCall::Form::Functional),
              into, {}, step.results, {}, nullptr};
     for (const schedule::View& view : step.operands) out.operands.push_back(make_use(view, program));
@@ -247,7 +251,7 @@ class ProgramExecutor final : public Executable {
 
   bool run_with(RunState& s, PyObject* const* inputs, PyObject** outputs) {
     for (auto [input, buffer] : input_buffers_) {
-      const InputBinding& binding = inputs_.bindings[static_cast<size_t>(input)];
+      const InputBinding& binding = bindings_[static_cast<size_t>(input)];
       at::Tensor& t = s.tensors[static_cast<size_t>(buffer)];
       if (binding.kind == InputBinding::Kind::Tensor) {
         t = unpack(inputs[binding.caller]);
@@ -259,9 +263,9 @@ class ProgramExecutor final : public Executable {
     if (!sizes_.is_static()) evaluate_sizes(s, inputs);
     std::vector<at::Tensor> callers;
     if (!simple_outputs_) {
-      callers.resize(inputs_.bindings.size());
+      callers.resize(bindings_.size());
       for (size_t i = 0; i < callers.size(); ++i)
-        if (inputs_.bindings[i].caller >= 0) callers[i] = unpack(inputs[inputs_.bindings[i].caller]);
+        if (bindings_[i].caller >= 0) callers[i] = unpack(inputs[bindings_[i].caller]);
     }
     std::vector<at::Tensor> results(outputs_.size());
     std::vector<int32_t> same_input(outputs_.size(), -1);
@@ -280,13 +284,13 @@ class ProgramExecutor final : public Executable {
     }
     if (!simple_outputs_) finish(s, callers, results, same_input);
     scope.acquire();
-    return give_outputs(inputs, inputs_.bindings, results, same_input, outputs);
+    return give_outputs(inputs, bindings_, results, same_input, plan_.n_outputs, outputs);
   }
 
   void evaluate_sizes(RunState& s, PyObject* const* inputs) {
-    std::vector<at::Tensor> bound(inputs_.bindings.size());
+    std::vector<at::Tensor> bound(bindings_.size());
     for (size_t i = 0; i < bound.size(); ++i) {
-      const InputBinding& binding = inputs_.bindings[i];
+      const InputBinding& binding = bindings_[i];
       bound[i] = binding.caller < 0 ? binding.constant : bind(binding, unpack(inputs[binding.caller]));
     }
     sizes_.evaluate(bound, s.sizes.data());
@@ -478,7 +482,8 @@ class ProgramExecutor final : public Executable {
 
   std::shared_ptr<sym::ShapeEnv> env_;               // keeps the alias expressions alive
   std::vector<jit::LoadedKernel> kernels_;
-  ProgramInputs inputs_;
+  std::vector<InputBinding> bindings_;
+  std::vector<c10::IValue> objects_;
   SizeSlots sizes_;
   OutputPlan plan_;
   std::vector<Buffer> buffers_;
@@ -498,8 +503,8 @@ class ProgramExecutor final : public Executable {
 
 std::shared_ptr<Executable> make_program_executor(const schedule::Program& program,
                                                   std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
-                                                  ProgramInputs inputs) {
-  return std::make_shared<ProgramExecutor>(program, std::move(kernels), graph, std::move(inputs));
+                                                  const GraphContext& context) {
+  return std::make_shared<ProgramExecutor>(program, std::move(kernels), graph, context);
 }
 
 }  // namespace braze::runtime

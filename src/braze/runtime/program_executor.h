@@ -14,7 +14,7 @@ namespace braze::runtime {
 // kernels[i] is the machine code of program.kernels[i]. The graph is read only here, not kept.
 std::shared_ptr<Executable> make_program_executor(const schedule::Program& program,
                                                   std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
-                                                  ProgramInputs inputs);
+                                                  const GraphContext& context);
 
 // Codes that kernels leave in the error cell (the pointer after their last parameter).
 enum class KernelError : int64_t { None = 0, IndexOutOfRange = 1, DivisionByZero = 2 };
