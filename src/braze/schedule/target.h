@@ -13,7 +13,7 @@ struct Target {
   enum class Language : uint8_t { Cpp, CudaCpp, Triton };
   std::string name;                 // "x86-64-avx512"
   Language language = Language::Cpp;
-  std::string cpu;                  // for the compiler: "znver5", "skylake-avx512"; "" : generic
+  std::string cpu;                  // for the compiler: "native", "znver5", "skylake-avx512"; "" : generic
   int vector_bytes = 32;            // 64: AVX-512, 32: AVX2, 16: NEON and SSE
   int vector_registers = 16;
   bool has_fma = true;
@@ -28,6 +28,7 @@ struct Target {
   }
 };
 
-Target cpu_target(int threads);     // this machine
+// This machine. Fields may be overwritten afterwards (tests of other widths, cross compilation).
+Target cpu_target(int threads);
 
 }  // namespace braze::schedule

@@ -1,0 +1,131 @@
+// Which buffers are computed on their own ("real"), and which are written into the bodies of their users.
+#include <algorithm>
+
+#include "braze/schedule/cost.h"
+#include "braze/schedule/work.h"
+
+namespace braze::schedule {
+namespace {
+
+constexpr size_t kLargestBody = 400;   // nodes; beyond it compile time grows faster than memory traffic shrinks
+
+bool is_integer_division(const Scalar& s) {
+  const bool division = s.op == ScalarOp::FloorDiv || s.op == ScalarOp::TruncDiv || s.op == ScalarOp::Remainder ||
+                        s.op == ScalarOp::Fmod;
+  return division && !is_floating(s.dtype) &&
+         (s.operands[1]->op != ScalarOp::Constant || s.operands[1]->integer == 0);
+}
+
+void collect(Work& work) {
+  work.info.assign(work.buffers.size(), {});
+  for (const loop::OutputRef& output : work.loops->outputs)
+    if (output.view.buffer >= 0) work.at(output.view.buffer).required = true;
+  for (const loop::LoopProgram::Mutation& mutation : work.loops->mutations)
+    if (mutation.value.buffer >= 0) work.at(mutation.value.buffer).required = true;
+  for (const loop::ExternCall& call : work.loops->calls)
+    for (const View& view : call.operands) work.at(view.buffer).required = true;
+  for (size_t i = 0; i < work.buffers.size(); ++i) {
+    const Buffer& b = *work.buffers[i];
+    BufferInfo& info = work.info[i];
+    const auto id = static_cast<int32_t>(i);
+    info.elements = 1;
+    for (Expr size : b.sizes) info.elements *= static_cast<double>(work.hint(size));
+    info.iterations = info.elements * work.hint_numel(b.reduce_axes);
+    if (b.kind == BufferKind::Scatter) info.iterations += work.hint_numel(b.update_axes);
+    for (const Scalar* body : bodies_of(b)) {
+      visit(body, [&](const Scalar& s) {
+        ++info.nodes;
+        info.weight += weight_of(s.op, s.dtype);
+        if (s.op == ScalarOp::Load && std::ranges::find(info.reads, s.buffer) == info.reads.end())
+          info.reads.push_back(s.buffer);
+      });
+    }
+    for (int32_t read : info.reads) work.at(read).users.push_back(id);
+  }
+}
+
+// How a user reads a buffer: how often the buffer's body would be evaluated if it were written into the user's.
+struct Use {
+  double evaluations = 0;
+  bool possible = true;    // false: the body can't be moved to where the load stands
+};
+
+Use use_of(const Work& work, const Buffer& producer, const Buffer& user, bool has_division, bool has_index) {
+  Use use;
+  const double iterations = work.at(user.id).iterations;
+  const loop::Axis* innermost = nullptr;
+  if (!user.reduce_axes.empty()) {
+    innermost = &user.reduce_axes.back();
+  } else if (!user.axes.empty()) {
+    innermost = &user.axes.back();
+  }
+  for (const Scalar* body : bodies_of(user)) {
+    visit(body, [&](const Scalar& s) {
+      if (s.op != ScalarOp::Load || s.buffer != producer.id) return;
+      if (!s.operands.empty() && has_division) use.possible = false;
+      if (!s.bindings.empty() && has_index) use.possible = false;
+      // A load that does not move with the innermost loop is computed once outside of it.
+      const bool hoisted = s.operands.empty() && s.bindings.empty() && innermost != nullptr &&
+                           std::ranges::none_of(s.indices, [&](Expr e) { return sym::depends_on(e, innermost->symbol); });
+      use.evaluations += hoisted ? iterations / static_cast<double>(std::max<int64_t>(1, work.hint(innermost->extent)))
+                                 : iterations;
+    });
+  }
+  return use;
+}
+
+bool better_written_in(Work& work, const Buffer& b) {
+  const BufferInfo& info = work.at(b.id);
+  bool has_division = false, has_index = false;
+  visit(b.body, [&](const Scalar& s) {
+    has_division |= is_integer_division(s);
+    has_index |= s.op == ScalarOp::Index;
+  });
+  double evaluations = 0, users_ns = 0;
+  for (int32_t user : info.users) {
+    const Use use = use_of(work, b, work.buffer(user), has_division, has_index);
+    if (!use.possible) return false;
+    evaluations += use.evaluations;
+    const BufferInfo& u = work.at(user);
+    users_ns += u.iterations * (kNsPerOp * u.weight + kNsPerByte * 4);
+  }
+  if (info.users.size() == 1 && evaluations <= info.elements * 1.01) return true;
+  const double extra_ns = (evaluations - info.elements) * info.weight * kNsPerOp;
+  if (extra_ns < 0.02 * users_ns && extra_ns < 0.25 * kLaunchNs * static_cast<double>(info.users.size())) return true;
+
+  double input_bytes = 0;
+  int inputs = 0;
+  for (int32_t read : info.reads) {
+    const double elements = std::min(work.at(read).elements, info.elements);
+    input_bytes += elements * static_cast<double>(size_of(work.buffer(read).dtype));
+    ++inputs;
+  }
+  const double own_bytes = info.elements * static_cast<double>(size_of(b.dtype));
+  // As cheap to compute again as to load: a cast, a scaling, a mask made from a smaller tensor, a range.
+  if (info.weight <= 2 && inputs <= 1 && input_bytes <= own_bytes * 1.01) return true;
+  if (info.weight <= 8 && input_bytes * 4 <= own_bytes) return true;
+  return false;
+}
+
+}  // namespace
+
+void choose(Work& work) {
+  collect(work);
+  for (size_t i = 0; i < work.buffers.size(); ++i) {
+    const Buffer& b = *work.buffers[i];
+    BufferInfo& info = work.info[i];
+    if (!work.is_computed(b.id)) continue;
+    for (int32_t read : info.reads) {
+      const BufferInfo& producer = work.at(read);
+      if (!work.is_computed(read) || producer.real) continue;
+      info.weight += producer.weight;
+      info.nodes += producer.nodes;
+    }
+    const bool used = info.required || !info.users.empty();
+    const bool wanted = b.kind != BufferKind::Pointwise || info.required || !work.options.fusion ||
+                        info.nodes > kLargestBody || !better_written_in(work, b);
+    info.real = used && wanted;
+  }
+}
+
+}  // namespace braze::schedule

@@ -1,0 +1,272 @@
+// Which statements share a kernel. Greedy: each statement, producers first, is merged with the groups that it reads,
+// those that save most memory traffic first; then small kernels over equal ranges are put together.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "braze/schedule/cost.h"
+#include "braze/schedule/groups.h"
+
+namespace braze::schedule {
+namespace {
+
+constexpr size_t kMostMembers = 40;
+
+class Fusion {
+ public:
+  explicit Fusion(Work& work) : work_(work) {}
+
+  std::vector<Unit> run() {
+    number_nodes();
+    for (size_t i = 0; i < work_.buffers.size(); ++i)
+      if (work_.info[i].real) add(static_cast<int32_t>(i));
+    if (work_.options.fusion && work_.options.horizontal) merge_small();
+    return in_order();
+  }
+
+ private:
+  // A node of the dependence graph: a group, or a call. Inputs are no nodes.
+  struct Node {
+    Group group;
+    int32_t call = -1;
+    bool merged = false;
+    int32_t first = -1, last = -1;        // least and greatest buffer id inside
+    std::vector<int32_t> users;           // nodes, perhaps repeated or merged away: ask find()
+    std::vector<int32_t> reads;
+    bool is_call() const { return call >= 0; }
+  };
+
+  void number_nodes() {
+    node_of_.assign(work_.buffers.size(), -1);
+    std::vector<int32_t> node_of_call(work_.loops->calls.size(), -1);
+    for (size_t i = 0; i < work_.buffers.size(); ++i) {
+      const Buffer& b = *work_.buffers[i];
+      if (b.kind == BufferKind::Extern) {
+        int32_t& node = node_of_call[static_cast<size_t>(b.call)];
+        if (node < 0) {
+          node = new_node(b.id);
+          nodes_.back().call = b.call;
+          for (const View& view : work_.loops->calls[static_cast<size_t>(b.call)].operands) link(view.buffer, node);
+          for (int32_t before : work_.loops->calls[static_cast<size_t>(b.call)].order_after)
+            if (const int32_t from = node_of_call[static_cast<size_t>(before)]; from >= 0) link_nodes(from, node);
+        }
+        node_of_[i] = node;
+        nodes_[static_cast<size_t>(node)].last = b.id;
+      } else if (work_.info[i].real) {
+        const int32_t node = new_node(b.id);
+        nodes_.back().group = group_of(work_, b.id);
+        node_of_[i] = node;
+        for (const Read& read : work_.statement(b.id).reads) link(read.buffer, node);
+      }
+    }
+  }
+
+  int32_t new_node(int32_t buffer) {
+    nodes_.emplace_back();
+    nodes_.back().first = nodes_.back().last = buffer;
+    parent_.push_back(static_cast<int32_t>(parent_.size()));
+    stamp_.push_back(0);
+    return static_cast<int32_t>(nodes_.size()) - 1;
+  }
+
+  void link(int32_t buffer, int32_t user) {
+    if (const int32_t from = node_of_[static_cast<size_t>(buffer)]; from >= 0 && from != user) link_nodes(from, user);
+  }
+  void link_nodes(int32_t from, int32_t to) {
+    nodes_[static_cast<size_t>(from)].users.push_back(to);
+    nodes_[static_cast<size_t>(to)].reads.push_back(from);
+  }
+
+  int32_t find(int32_t node) {
+    while (parent_[static_cast<size_t>(node)] != node)
+      node = parent_[static_cast<size_t>(node)] = parent_[static_cast<size_t>(parent_[static_cast<size_t>(node)])];
+    return node;
+  }
+  Node& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
+
+  // True if a path leads from a to b through a third node; then a and b can't be one kernel.
+  bool is_linked_around(int32_t a, int32_t b) {
+    ++now_;
+    const int32_t limit = at(b).last;
+    std::vector<int32_t> pending;
+    for (int32_t user : at(a).users)
+      if (user = find(user); user != b && user != a) pending.push_back(user);
+    while (!pending.empty()) {
+      const int32_t node = pending.back();
+      pending.pop_back();
+      if (stamp_[static_cast<size_t>(node)] == now_ || at(node).first > limit) continue;
+      stamp_[static_cast<size_t>(node)] = now_;
+      for (int32_t user : at(node).users) {
+        user = find(user);
+        if (user == b) return true;
+        if (user != a) pending.push_back(user);
+      }
+    }
+    return false;
+  }
+
+  void add(int32_t buffer) {
+    if (!work_.options.fusion) return;
+    for (bool again = true; again;) {
+      again = false;
+      const int32_t self = find(node_of_[static_cast<size_t>(buffer)]);
+      std::vector<std::pair<double, int32_t>> producers;
+      for (const Read& read : work_.statement(buffer).reads) {
+        const int32_t from = node_of_[static_cast<size_t>(read.buffer)];
+        if (from < 0 || find(from) == self || at(find(from)).is_call()) continue;
+        const double bytes = work_.at(read.buffer).elements * static_cast<double>(size_of(work_.buffer(read.buffer).dtype));
+        const int32_t root = find(from);
+        const auto known = std::ranges::find_if(producers, [&](const auto& p) { return p.second == root; });
+        if (known == producers.end()) {
+          producers.emplace_back(bytes, root);
+        } else {
+          known->first += bytes;
+        }
+      }
+      std::ranges::stable_sort(producers, [](const auto& x, const auto& y) { return x.first > y.first; });
+      for (const auto& [bytes, producer] : producers) {
+        if (!try_merge(producer, self, bytes)) continue;
+        again = true;
+        break;
+      }
+    }
+  }
+
+  bool try_merge(int32_t producer, int32_t consumer, double bytes) {
+    const Group& a = at(producer).group;
+    const Group& b = at(consumer).group;
+    const char* reason = "";
+    if (a.alone || b.alone) {
+      reason = "a kernel of its own kind";
+    } else if (a.members.size() + b.members.size() > kMostMembers) {
+      reason = "too large";
+    } else if (is_linked_around(producer, consumer)) {
+      reason = "a cycle";
+    } else {
+      Merge merge = merge_vertically(work_, a, b);
+      reason = merge.reason;
+      if (merge.group) {
+        reason = why_not_worth(*merge.group);
+        if (reason == nullptr) {
+          if (work_.log != nullptr) work_.note(fmt::format("fuse {} into {}: saves {:.0f} bytes", names(a), names(b), bytes));
+          unite(producer, consumer, std::move(*merge.group));
+          return true;
+        }
+      }
+    }
+    if (work_.log != nullptr) work_.note(fmt::format("keep {} apart from {}: {}", names(a), names(b), reason));
+    return false;
+  }
+
+  // Few rows would leave threads without work: long rows are then better cut, with results passed through memory.
+  const char* why_not_worth(const Group& group) {
+    const double rows = work_.hint_numel(group.rows);
+    double iterations = 0;
+    for (const Member& m : group.members) iterations += work_.hint_numel(m.inner);
+    const bool all_rows = std::ranges::all_of(group.members, [](const Member& m) { return m.inner.empty(); });
+    if (all_rows) return nullptr;
+    const double ns = rows * iterations * (kNsPerByte * 4 + kNsPerOp * 4);
+    if (ns > 4 * kLaunchNs && rows < work_.target.threads * 2) return "too few rows";
+    return nullptr;
+  }
+
+  void unite(int32_t a, int32_t b, Group&& group) {
+    parent_[static_cast<size_t>(a)] = b;
+    Node& from = at(a);
+    Node& to = at(b);
+    from.merged = true;
+    to.group = std::move(group);
+    to.users.insert(to.users.end(), from.users.begin(), from.users.end());
+    to.reads.insert(to.reads.end(), from.reads.begin(), from.reads.end());
+    to.first = std::min(to.first, from.first);
+    to.last = std::max(to.last, from.last);
+  }
+
+  std::string names(const Group& group) const {
+    std::string out;
+    for (const Member& m : group.members) out += (out.empty() ? "" : "+") + work_.buffer(m.buffer).name;
+    return out;
+  }
+
+  double cost_ns(const Group& group) const {
+    double ns = 0;
+    for (const Member& m : group.members)
+      ns += work_.at(m.buffer).iterations * (kNsPerByte * 8 + kNsPerOp * work_.at(m.buffer).weight);
+    return ns;
+  }
+
+  bool read_same_input(const Group& a, const Group& b) const {
+    for (const Member& m : a.members)
+      for (const Read& x : work_.statement(m.buffer).reads)
+        for (const Member& n : b.members)
+          for (const Read& y : work_.statement(n.buffer).reads)
+            if (x.buffer == y.buffer && work_.at(x.buffer).elements * 2 >= work_.at(m.buffer).iterations) return true;
+    return false;
+  }
+
+  // Groups that don't depend on each other, over equal rows: those that read the same large buffer, and those that are
+  // too small to fill the threads.
+  void merge_small() {
+    constexpr size_t kWindow = 8;       // distance in order; further ones would keep memory alive for long
+    std::vector<int32_t> roots;
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      if (!nodes_[i].merged) roots.push_back(static_cast<int32_t>(i));
+    std::ranges::stable_sort(roots, {}, [&](int32_t n) { return at(n).last; });
+    for (size_t i = 0; i < roots.size(); ++i) {
+      for (size_t j = i + 1; j < std::min(roots.size(), i + 1 + kWindow); ++j) {
+        const int32_t a = find(roots[i]), b = roots[j];
+        if (a == b || at(b).merged || at(a).is_call() || at(b).is_call()) continue;
+        const Group& x = at(a).group;
+        const Group& y = at(b).group;
+        if (x.alone || y.alone || x.has_reduction != y.has_reduction) continue;
+        if (x.members.size() + y.members.size() > kMostMembers) continue;
+        const bool small = cost_ns(x) < kWorthThreadsNs && cost_ns(y) < kWorthThreadsNs;
+        if (!small && !read_same_input(x, y)) continue;
+        if (depends(a, b) || depends(b, a)) continue;
+        Merge merge = merge_siblings(work_, x, y);
+        if (!merge.group || why_not_worth(*merge.group) != nullptr) continue;
+        if (work_.log != nullptr)
+          work_.note(fmt::format("join {} and {}: {}", names(x), names(y), small ? "small" : "read the same input"));
+        unite(b, a, std::move(*merge.group));
+      }
+    }
+  }
+
+  bool depends(int32_t from, int32_t to) {
+    for (int32_t user : at(from).users)
+      if (find(user) == to) return true;
+    return is_linked_around(from, to);
+  }
+
+  // Topological order that follows the buffers' order where it can.
+  std::vector<Unit> in_order() {
+    std::vector<Unit> out;
+    std::vector<int32_t> roots;
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      if (!nodes_[i].merged) roots.push_back(static_cast<int32_t>(i));
+    std::ranges::stable_sort(roots, {}, [&](int32_t n) { return at(n).last; });
+    ++now_;
+    const auto place = [&](auto&& self, int32_t node) -> void {
+      if (stamp_[static_cast<size_t>(node)] == now_) return;
+      stamp_[static_cast<size_t>(node)] = now_;
+      for (int32_t read : at(node).reads)
+        if (read = find(read); read != node) self(self, read);
+      out.push_back({at(node).call, std::move(at(node).group)});
+    };
+    for (int32_t root : roots) place(place, root);
+    return out;
+  }
+
+  Work& work_;
+  std::vector<Node> nodes_;
+  std::vector<int32_t> node_of_;        // by buffer
+  std::vector<int32_t> parent_;
+  std::vector<uint32_t> stamp_;
+  uint32_t now_ = 0;
+};
+
+}  // namespace
+
+std::vector<Unit> fuse(Work& work) { return Fusion(work).run(); }
+
+}  // namespace braze::schedule

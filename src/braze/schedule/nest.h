@@ -1,0 +1,31 @@
+// Nest: a group as loops over source symbols, before axes are merged, the vector axis is chosen and names are made
+// canonical. Loads have one index, the address in elements; their buffers are program buffers, or -1 - n: scratch n.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "braze/schedule/groups.h"
+
+namespace braze::schedule {
+
+struct NestStage {
+  std::vector<loop::Axis> kept, loops;
+  std::vector<Accumulator> accumulators;
+  std::vector<Store> stores, inner_stores;
+  bool scan = false, exclusive = false;
+  bool ordered = false;                   // the loops must keep their order (argmax, scan, overlapping scatter)
+};
+
+struct Nest {
+  NestKind kind = NestKind::Flat;
+  std::vector<loop::Axis> rows;
+  std::vector<NestStage> stages;
+  std::vector<Scratch> scratch;           // sizes over source symbols
+  std::string note;
+};
+
+// `stored` says which members other kernels or the caller need in memory.
+std::vector<Nest> make_nests(Work& work, const Group& group, const std::vector<bool>& stored);
+
+}  // namespace braze::schedule

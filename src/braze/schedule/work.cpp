@@ -1,0 +1,39 @@
+#include "braze/schedule/work.h"
+
+namespace braze::schedule {
+
+Work::Work(std::shared_ptr<loop::LoopProgram> program, const Target& machine, const ScheduleOptions& choices)
+    : loops(std::move(program)), target(machine), options(choices), env(*loops->env), context(env.context()),
+      scalars(*loops->scalars) {
+  buffers.reserve(loops->buffers.size());
+  for (const Buffer& b : loops->buffers) buffers.push_back(&b);
+}
+
+double Work::hint_numel(std::span<const loop::Axis> axes) const {
+  double n = 1;
+  for (const loop::Axis& axis : axes) n *= static_cast<double>(hint(axis.extent));
+  return n;
+}
+
+Expr Work::inner_symbol(Expr row, Expr extent) {
+  const auto [it, is_new] = inner_symbols.try_emplace(row);
+  if (is_new) it->second = context.fresh_index("q", extent);
+  return it->second;
+}
+
+bool Work::equal(Expr a, Expr b) const {
+  if (a == b) return true;
+  if (a.is_constant() && b.is_constant()) return false;
+  return env.known(sym::eq(a, b)).value_or(false);
+}
+
+std::vector<const Scalar*> bodies_of(const Buffer& buffer) {
+  std::vector<const Scalar*> out;
+  if (buffer.body != nullptr) out.push_back(buffer.body);
+  for (const loop::Piece& piece : buffer.pieces) out.push_back(piece.body);
+  if (buffer.update != nullptr) out.push_back(buffer.update);
+  for (const Binding& binding : buffer.update_bindings) out.push_back(binding.value);
+  return out;
+}
+
+}  // namespace braze::schedule

@@ -1,0 +1,97 @@
+// Work: the state of one schedule() call, handed from phase to phase.
+//
+//   prepare      small windows unrolled, long reductions split       -> buffers
+//   choose       which buffers are computed on their own             -> info[].real
+//   flatten      their bodies with all other buffers written in      -> statements
+//   fuse         statements that share a kernel                      -> groups
+//   nest, shape  each group as a loop nest, then as a Kernel
+//   plan_memory  where each remaining buffer lives
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "braze/loop/index.h"
+#include "braze/schedule/program.h"
+#include "braze/support/arena.h"
+
+namespace braze::schedule {
+
+using loop::Binding;
+using loop::Buffer;
+using loop::BufferKind;
+using loop::ScalarBuilder;
+using loop::ScalarOp;
+using loop::Substitution;
+
+struct BufferInfo {
+  bool required = false;            // an output, an operand of a call or the new value of an input: must be in memory
+  bool real = false;                // computed by a statement; else written into its users' bodies
+  std::vector<int32_t> reads;       // buffers that its bodies load, each once, in order of appearance
+  std::vector<int32_t> users;       // computed buffers that load it, each once
+  double elements = 0;              // by the hints
+  double iterations = 0;            // elements times the iterations of its reduce axes
+  double weight = 0;                // of its bodies, the bodies written into them included
+  size_t nodes = 0;                 // size of its bodies, likewise
+};
+
+struct Read {
+  int32_t buffer;
+  const Scalar* load;
+};
+
+// What a real buffer computes, reading real buffers, inputs and call results only. `bodies` in the order of
+// bodies_of(buffer).
+struct Statement {
+  std::vector<const Scalar*> bodies;
+  std::vector<Read> reads;
+};
+
+struct Work {
+  Work(std::shared_ptr<loop::LoopProgram> program, const Target& machine, const ScheduleOptions& choices);
+
+  std::shared_ptr<loop::LoopProgram> loops;
+  const Target& target;
+  const ScheduleOptions& options;
+  sym::ShapeEnv& env;
+  sym::Context& context;
+  ScalarBuilder& scalars;
+
+  Arena arena;                                  // buffers made by the scheduler
+  std::vector<const Buffer*> buffers;           // by id; the program's, some replaced, then the scheduler's own
+  std::vector<BufferInfo> info;
+  std::vector<Statement> statements;            // by id; of real buffers
+  std::unordered_map<Expr, Expr> inner_symbols;
+  std::string* log = nullptr;                   // decisions, if wanted
+
+  const Buffer& buffer(int32_t id) const { return *buffers[static_cast<size_t>(id)]; }
+  BufferInfo& at(int32_t id) { return info[static_cast<size_t>(id)]; }
+  const BufferInfo& at(int32_t id) const { return info[static_cast<size_t>(id)]; }
+  Statement& statement(int32_t id) { return statements[static_cast<size_t>(id)]; }
+  const Statement& statement(int32_t id) const { return statements[static_cast<size_t>(id)]; }
+  bool is_computed(int32_t id) const {
+    return buffer(id).kind != BufferKind::Input && buffer(id).kind != BufferKind::Extern;
+  }
+
+  int64_t hint(Expr e) const { return e.is_constant() ? e.constant() : env.hint(e); }
+  double hint_numel(std::span<const loop::Axis> axes) const;
+  // The symbol for a row axis that has become an inner one.
+  Expr inner_symbol(Expr row, Expr extent);
+  // Equal for all sizes that the guards allow.
+  bool equal(Expr a, Expr b) const;
+  void note(const std::string& text) {
+    if (log != nullptr) log->append(text).push_back('\n');
+  }
+};
+
+// Every scalar that the buffer's kind evaluates: the body; the pieces' bodies; body and update of a Scatter.
+std::vector<const Scalar*> bodies_of(const Buffer& buffer);
+
+void prepare(Work& work);
+void choose(Work& work);
+void flatten(Work& work);
+
+}  // namespace braze::schedule
