@@ -28,13 +28,15 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
   for (const graph::OutputAlias& alias : plan.aliases) {
     const auto output = static_cast<size_t>(alias.output);
     if (alias.same_object) {
-      same_input[output] = alias.input;
+      if (alias.input >= 0) same_input[output] = alias.input;
+      else outputs[output] = outputs[static_cast<size_t>(alias.base_output)];
       continue;
     }
     const at::Tensor& base = alias.input >= 0 ? callers[static_cast<size_t>(alias.input)]
                                               : outputs[static_cast<size_t>(alias.base_output)];
     const int64_t offset = alias.offset.is_constant() ? alias.offset.constant() : size_value(alias.offset);
-    outputs[output] = base.as_strided(values(alias.sizes, size_value), values(alias.strides, size_value), offset);
+    outputs[output] = base.as_strided(values(alias.sizes, size_value), values(alias.strides, size_value),
+                                      base.storage_offset() + offset);
   }
 }
 

@@ -81,6 +81,8 @@ struct RunState {
   std::vector<void*> params;
   std::vector<int64_t> kernel_sizes;
   std::vector<at::Tensor> operands, results;
+  std::vector<at::Tensor> callers, outputs;
+  std::vector<int32_t> same_input;
   std::vector<int64_t> shapes;             // of a library call's operands
   std::vector<StridedData> strided;
   void* arena = nullptr;
@@ -229,6 +231,7 @@ class ProgramExecutor final : public Executable {
     state->sizes.resize(static_cast<size_t>(sizes_.count()) + 1);
     state->pointers.resize(buffers_.size());
     state->tensors.resize(buffers_.size());
+    state->callers.resize(bindings_.size());
     state->wrappers.resize(static_cast<size_t>(n_wrappers_));
     state->params.resize(most_params_);
     state->kernel_sizes.resize(most_sizes_ + 1);
@@ -238,6 +241,8 @@ class ProgramExecutor final : public Executable {
   // Drops what belongs to one call. Wrappers stay: they own no memory.
   static void clear(RunState& state) {
     for (at::Tensor& t : state.tensors) t.reset();
+    for (at::Tensor& t : state.callers) t.reset();
+    state.outputs.clear();
     state.operands.clear();
     state.results.clear();
     state.error = 0;
@@ -261,14 +266,12 @@ class ProgramExecutor final : public Executable {
       s.pointers[static_cast<size_t>(buffer)] = static_cast<char*>(const_cast<void*>(t.const_data_ptr()));
     }
     if (!sizes_.is_static()) evaluate_sizes(s, inputs);
-    std::vector<at::Tensor> callers;
-    if (!simple_outputs_) {
-      callers.resize(bindings_.size());
-      for (size_t i = 0; i < callers.size(); ++i)
-        if (bindings_[i].caller >= 0) callers[i] = unpack(inputs[bindings_[i].caller]);
-    }
-    std::vector<at::Tensor> results(outputs_.size());
-    std::vector<int32_t> same_input(outputs_.size(), -1);
+    if (!simple_outputs_)
+      for (size_t i = 0; i < bindings_.size(); ++i)
+        if (bindings_[i].caller >= 0) s.callers[i] = unpack(inputs[bindings_[i].caller]);
+    std::vector<at::Tensor>& results = s.outputs;
+    results.resize(outputs_.size());
+    s.same_input.assign(outputs_.size(), -1);
     GilRelease scope(heavy_);
     {
       at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -282,9 +285,9 @@ class ProgramExecutor final : public Executable {
       for (size_t i = 0; i < outputs_.size(); ++i)
         if (outputs_[i].at.buffer >= 0) results[i] = owning_tensor(outputs_[i], s);
     }
-    if (!simple_outputs_) finish(s, callers, results, same_input);
+    if (!simple_outputs_) finish(s, s.callers, results, s.same_input);
     scope.acquire();
-    return give_outputs(inputs, bindings_, results, same_input, plan_.n_outputs, outputs);
+    return give_outputs(inputs, bindings_, results, s.same_input, plan_.n_outputs, outputs);
   }
 
   void evaluate_sizes(RunState& s, PyObject* const* inputs) {
