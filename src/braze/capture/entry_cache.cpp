@@ -190,6 +190,10 @@ std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call&
     entry->segment = std::move(*segment);
     entry->n_outputs = entry->segment.executable == nullptr ? 0 : entry->segment.executable->n_outputs();
     entry->single_output = entry->segment.exit.single_output();
+    entry->inputs_in_order = true;
+    for (size_t i = 0; i < entry->segment.inputs.size(); i++) {
+      if (entry->segment.inputs[i] != static_cast<int32_t>(i)) entry->inputs_in_order = false;
+    }
     const GuardProgram& guards = *entry->segment.guards;
     if (log_enabled(Topic::kGuards)) log(Topic::kGuards, guards.describe());
     const CallArgs arguments{call.callee, call.args, call.n_args()};

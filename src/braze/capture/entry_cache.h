@@ -32,6 +32,7 @@ struct Entry {
   Segment segment;
   int64_t n_outputs = 0;
   int32_t single_output = -1;       // Recipe::single_output()
+  bool inputs_in_order = false;     // the executable's inputs are the fetched values as they stand
 };
 
 // The guards' fetched values. Owned while the entry runs: the executable may let other threads drop them.

@@ -31,6 +31,9 @@ struct CaptureFailure {
   int line = 0;
   std::string source_line;
   std::string stack;      // formatted, outermost first
+  // The program itself raises here (or its arguments do not bind): the call runs eagerly, also under fullgraph=True, so
+  // that the error is the user's own.
+  bool user_error = false;
 };
 
 struct CallTarget {

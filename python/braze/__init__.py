@@ -1,0 +1,42 @@
+"""Braze compiles PyTorch programs: `braze.compile(model)` is used as `torch.compile(model)` is."""
+
+import torch as _torch  # noqa: F401  (the extension links against torch's libraries)
+
+from braze._braze import (
+    BrazeError,
+    CompiledFunction,
+    InternalError,
+    Unsupported,
+    UserError,
+    compile_count,
+    counters,
+    fallback_report,
+    is_compiling,
+    reset,
+)
+from braze._compile import compile, disable
+from braze._config import config
+from braze._explain import Explanation, explain
+from braze._logs import compile_report, set_logs
+from braze._module import OptimizedModule
+
+__all__ = [
+    "BrazeError",
+    "CompiledFunction",
+    "Explanation",
+    "InternalError",
+    "OptimizedModule",
+    "Unsupported",
+    "UserError",
+    "compile",
+    "compile_count",
+    "compile_report",
+    "config",
+    "counters",
+    "disable",
+    "explain",
+    "fallback_report",
+    "is_compiling",
+    "reset",
+    "set_logs",
+]

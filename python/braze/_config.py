@@ -1,0 +1,30 @@
+"""Defaults of `braze.compile`'s options, for the whole process."""
+
+import os
+from typing import Any
+
+
+class Config:
+    """Values that hold where a call of `braze.compile` names no other.
+
+    recompile_limit: entries per function and call shape; further calls that fit none run eagerly.
+    fusion: fuse operations into kernels.
+    verify: check the graph after each pass.
+    enable_passes, disable_passes: names of graph passes.
+    disable: `braze.compile` returns its argument. Set by the environment variable BRAZE_DISABLE=1.
+    """
+
+    recompile_limit: int = 8
+    fusion: bool = True
+    verify: bool = False
+    enable_passes: tuple[str, ...] = ()
+    disable_passes: tuple[str, ...] = ()
+    disable: bool = os.environ.get("BRAZE_DISABLE", "0") not in ("", "0")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in type(self).__annotations__:
+            raise AttributeError(f"braze.config has no setting {name!r}; known are: {', '.join(type(self).__annotations__)}")
+        object.__setattr__(self, name, value)
+
+
+config = Config()

@@ -1,0 +1,325 @@
+#include "braze/module/compiled_function.h"
+
+#include <structmember.h>
+
+#include <chrono>
+#include <set>
+
+#include "braze/module/arguments.h"
+#include "braze/module/counters.h"
+#include "braze/module/errors.h"
+#include "braze/module/pipeline.h"
+#include "braze/module/run_entry.h"
+#include "braze/module/tracer.h"
+#include "braze/support/log.h"
+
+namespace braze::module {
+
+using capture::Call;
+using capture::Entry;
+using capture::EntryCache;
+using capture::EntryOptions;
+using capture::Fetched;
+using capture::Ref;
+using capture::Skip;
+
+namespace {
+
+struct State {
+  State(EntryOptions entry_options, PipelineOptions pipeline_options, bool full)
+      : cache(std::move(entry_options)), pipeline(std::move(pipeline_options)), fullgraph(full) {}
+  EntryCache cache;
+  PipelineOptions pipeline;
+  bool fullgraph;
+  std::set<std::string> said;
+};
+
+struct CompiledFunction {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* callee;
+  PyObject* dict;
+  PyObject* weakrefs;
+  State* state;
+};
+
+PyTypeObject* compiled_function_type = nullptr;
+
+std::set<CompiledFunction*>& live_functions() {
+  static std::set<CompiledFunction*> functions;
+  return functions;
+}
+
+thread_local int eager_depth = 0;
+thread_local int tracing_depth = 0;
+
+struct Tracing {
+  Tracing() { tracing_depth++; }
+  ~Tracing() { tracing_depth--; }
+};
+
+bool is_being_debugged() {
+  const PyThreadState* thread = PyThreadState_Get();
+  return thread->c_tracefunc != nullptr || thread->c_profilefunc != nullptr;
+}
+
+std::string function_name(PyObject* callee) {
+  Ref name = Ref::steal(PyObject_GetAttrString(callee, "__qualname__"));
+  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  if (text == nullptr) return PyErr_Clear(), Py_TYPE(callee)->tp_name;
+  return text;
+}
+
+// Counts the call and says why, once per reason and function.
+void note_skip(CompiledFunction* self, const Skip& skip) {
+  counters().skipped[skip.reason]++;
+  const std::string text = skip.failure != nullptr ? failure_text(*skip.failure) : skip.detail.empty() ? skip.reason : skip.detail;
+  if (!self->state->said.insert(text).second) return;
+  const std::string line = function_name(self->callee) + " runs eagerly: " + text;
+  if (skip.internal || !skip.detail.empty()) warn_once("braze: " + line);
+  else if (log_enabled(Topic::kGraphBreaks)) log(Topic::kGraphBreaks, line);
+}
+
+void note_compiled(const Entry& entry, double total_ms) {
+  if (entry.segment.executable == nullptr) return;
+  counters().graphs++;
+  counters().graphs_ever++;
+  const double capture_ms = total_ms - take_pipeline_time();
+  if (!phase_reports().empty()) {
+    auto& phases = phase_reports().back().phases;
+    if (phases.empty() || phases.front().first != "capture") phases.insert(phases.begin(), {"capture", capture_ms});
+  }
+  if (log_enabled(Topic::kPerf)) {
+    log(Topic::kPerf, "capture and trace: " + std::to_string(capture_ms) + " ms, guards: " +
+                          std::to_string(entry.segment.guards->size()) + " instructions");
+  }
+}
+
+PyObject* call_eagerly(CompiledFunction* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  return PyObject_Vectorcall(self->callee, args, nargsf, kwnames);
+}
+
+// No entry fits: compiles one, or runs the function itself.
+PyObject* call_without_entry(CompiledFunction* self, const Call& call, size_t nargsf) {
+  const auto eagerly = [&] { return call_eagerly(self, call.args, nargsf, call.kwnames); };
+  if (!arguments_fit(call)) return eagerly();
+  if (is_being_debugged()) {
+    note_skip(self, {"a debugger or profiler is active", "", nullptr});
+    return eagerly();
+  }
+  if (!start_tracer()) return nullptr;
+  Fetched fetched;
+  const auto start = std::chrono::steady_clock::now();
+  take_pipeline_time();
+  auto made = [&] {
+    const Tracing tracing;
+    const PipelineScope scope(self->state->pipeline);
+    return self->state->cache.compile(call, fetched);
+  }();
+  if (auto* entry = std::get_if<std::shared_ptr<const Entry>>(&made)) {
+    note_compiled(**entry, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    return run_entry(**entry, fetched);
+  }
+  const Skip& skip = std::get<Skip>(made);
+  if (skip.error_set) return nullptr;
+  if (self->state->fullgraph && skip.failure != nullptr && !skip.failure->user_error) {
+    if (skip.internal) raise_internal_error(failure_text(*skip.failure));
+    else raise_unsupported(*skip.failure);
+    return nullptr;
+  }
+  note_skip(self, skip);
+  return eagerly();
+}
+
+PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  auto* self = reinterpret_cast<CompiledFunction*>(object);
+  if (self->callee == nullptr) {   // collected as part of a cycle, called by a finalizer
+    PyErr_SetString(PyExc_ReferenceError, "this compiled function no longer exists");
+    return nullptr;
+  }
+  if (eager_depth + tracing_depth > 0) [[unlikely]] return call_eagerly(self, args, nargsf, kwnames);
+  const Call request{self->callee, args, PyVectorcall_NARGS(nargsf), kwnames};
+  // The callee may drop the last reference to this object while it runs.
+  const Ref alive = Ref::borrow(object);
+  try {
+    {
+      Fetched fetched;
+      if (const auto entry = self->state->cache.find(request, fetched)) [[likely]] return run_entry(*entry, fetched);
+    }
+    return call_without_entry(self, request, nargsf);
+  } catch (const std::exception& error) {
+    if (!PyErr_Occurred()) raise_internal_error(error.what());
+    return nullptr;
+  }
+}
+
+// ---- Construction
+
+bool read_strings(PyObject* list, std::vector<std::string>& out) {
+  Ref items = Ref::steal(PySequence_Fast(list, "pass names must be a list of str"));
+  if (!items) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); i++) {
+    const char* text = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(items.get(), i));
+    if (text == nullptr) return false;
+    out.emplace_back(text);
+  }
+  return true;
+}
+
+PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  const char* names[] = {"callee", "fullgraph", "dynamic", "backend", "recompile_limit", "fusion", "verify",
+                         "enable_passes", "disable_passes", nullptr};
+  PyObject *callee = nullptr, *dynamic = Py_None, *enable = nullptr, *disable = nullptr;
+  int fullgraph = 0, recompile_limit = 8, fusion = 1, verify = 0;
+  const char* backend = "braze";
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOsippOO:CompiledFunction", const_cast<char**>(names), &callee,
+                                   &fullgraph, &dynamic, &backend, &recompile_limit, &fusion, &verify, &enable,
+                                   &disable)) {
+    return nullptr;
+  }
+  if (!PyCallable_Check(callee)) {
+    return PyErr_Format(PyExc_TypeError, "braze.compile needs a callable, got %s", Py_TYPE(callee)->tp_name);
+  }
+  EntryOptions options;
+  options.recompile_limit = recompile_limit;
+  if (dynamic != Py_None) options.dynamic = PyObject_IsTrue(dynamic) == 1;
+  options.trace.backend = backend;
+  PipelineOptions pipeline{fusion != 0, verify != 0, {}, {}};
+  if ((enable != nullptr && !read_strings(enable, pipeline.enable_passes)) ||
+      (disable != nullptr && !read_strings(disable, pipeline.disable_passes))) {
+    return nullptr;
+  }
+  auto* self = reinterpret_cast<CompiledFunction*>(type->tp_alloc(type, 0));
+  if (self == nullptr) return nullptr;
+  self->vectorcall = call;
+  self->callee = Ref::borrow(callee).release();
+  self->dict = PyDict_New();
+  self->state = new State(std::move(options), std::move(pipeline), fullgraph != 0);
+  live_functions().insert(self);
+  return reinterpret_cast<PyObject*>(self);
+}
+
+int traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = reinterpret_cast<CompiledFunction*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->callee);
+  Py_VISIT(self->dict);
+  return 0;
+}
+
+int clear(PyObject* object) {
+  auto* self = reinterpret_cast<CompiledFunction*>(object);
+  Ref::steal(std::exchange(self->callee, nullptr));
+  Ref::steal(std::exchange(self->dict, nullptr));
+  return 0;
+}
+
+void destroy(PyObject* object) {
+  auto* self = reinterpret_cast<CompiledFunction*>(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weakrefs != nullptr) PyObject_ClearWeakRefs(object);
+  live_functions().erase(self);
+  clear(object);
+  delete self->state;
+  PyTypeObject* type = Py_TYPE(object);
+  type->tp_free(object);
+  Ref::steal(reinterpret_cast<PyObject*>(type));
+}
+
+PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
+  if (instance == nullptr || instance == Py_None) return Ref::borrow(self).release();
+  return PyMethod_New(self, instance);
+}
+
+PyObject* represent(PyObject* object) {
+  return PyUnicode_FromFormat("<braze.CompiledFunction of %R>", reinterpret_cast<CompiledFunction*>(object)->callee);
+}
+
+PyObject* entry_count(PyObject* object, PyObject*) {
+  return PyLong_FromLongLong(reinterpret_cast<CompiledFunction*>(object)->state->cache.size());
+}
+
+PyObject* describe_guards(PyObject* object, PyObject*) {
+  return PyUnicode_FromString(reinterpret_cast<CompiledFunction*>(object)->state->cache.describe().c_str());
+}
+
+// Nanoseconds that finding the entry for a call takes, guards included: the mean of many.
+PyObject* guard_time(PyObject* object, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+  auto* self = reinterpret_cast<CompiledFunction*>(object);
+  const Call request{self->callee, args, n, kwnames};
+  constexpr int kRuns = 1000;
+  bool found = true;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kRuns; i++) {
+    Fetched fetched;
+    found = self->state->cache.find(request, fetched) != nullptr && found;
+  }
+  const double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / kRuns;
+  if (!found) return PyErr_Format(PyExc_ValueError, "no entry fits this call");
+  return PyFloat_FromDouble(ns);
+}
+
+PyObject* clear_entries(PyObject* object, PyObject*) {
+  reinterpret_cast<CompiledFunction*>(object)->state->cache.clear();
+  Py_RETURN_NONE;
+}
+
+PyMemberDef kMembers[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(CompiledFunction, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledFunction, weakrefs), READONLY, nullptr},
+    {"callee", T_OBJECT, offsetof(CompiledFunction, callee), READONLY, "The function that was compiled."},
+    {}};
+
+PyGetSetDef kGetSet[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {}};
+
+PyMethodDef kMethods[] = {
+    {"entry_count", entry_count, METH_NOARGS, "The number of compiled entries."},
+    {"guards", describe_guards, METH_NOARGS, "All guards of all entries, one a line."},
+    {"guard_time", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guard_time)), METH_FASTCALL | METH_KEYWORDS,
+     "Nanoseconds in which the entry for a call with these arguments is found."},
+    {"clear", clear_entries, METH_NOARGS, "Drops all entries."},
+    {}};
+
+PyType_Slot kSlots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(create)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(bind)},
+    {Py_tp_repr, reinterpret_cast<void*>(represent)},
+    {Py_tp_members, kMembers},
+    {Py_tp_getset, kGetSet},
+    {Py_tp_methods, kMethods},
+    {0, nullptr}};
+
+PyType_Spec kSpec = {
+    "braze._braze.CompiledFunction", sizeof(CompiledFunction), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    kSlots};
+
+}  // namespace
+
+bool add_compiled_function(PyObject* module) {
+  Ref type = Ref::steal(PyType_FromSpec(&kSpec));
+  if (!type || PyModule_AddObjectRef(module, "CompiledFunction", type.get()) < 0) return false;
+  compiled_function_type = reinterpret_cast<PyTypeObject*>(type.get());
+  return true;
+}
+
+void clear_all_entries() {
+  for (CompiledFunction* f : live_functions()) {
+    f->state->cache.clear();
+    f->state->said.clear();
+  }
+}
+
+RunEagerly::RunEagerly() { eager_depth++; }
+RunEagerly::~RunEagerly() { eager_depth--; }
+bool runs_eagerly() { return eager_depth > 0; }
+bool is_tracing() { return tracing_depth > 0; }
+
+}  // namespace braze::module

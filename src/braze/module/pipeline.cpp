@@ -1,0 +1,209 @@
+#include "braze/module/pipeline.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "braze/codegen/codegen.h"
+#include "braze/decompose/decompose.h"
+#include "braze/graph/text.h"
+#include "braze/jit/jit.h"
+#include "braze/loop/loop_ir.h"
+#include "braze/module/counters.h"
+#include "braze/rewrite/pass_manager.h"
+#include "braze/runtime/gil.h"
+#include "braze/runtime/graph_executor.h"
+#include "braze/runtime/library.h"
+#include "braze/runtime/program_executor.h"
+#include "braze/schedule/program.h"
+#include "braze/support/log.h"
+#include "braze/trace/compiler.h"
+
+namespace braze::module {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+thread_local const PipelineOptions* current_options = nullptr;
+thread_local double pipeline_ms = 0;
+
+double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+// Collects the phases of one compilation.
+class PhaseClock {
+ public:
+  explicit PhaseClock(PhaseReport& report) : report_(report), start_(Clock::now()) {}
+  void done(const char* phase) {
+    report_.phases.emplace_back(phase, ms_since(start_));
+    start_ = Clock::now();
+  }
+
+ private:
+  PhaseReport& report_;
+  Clock::time_point start_;
+};
+
+void log_text(Topic topic, const char* title, const std::string& text) {
+  log(topic, std::string(title) + "\n" + text);
+}
+
+// The first device that no kernels are made for; "" if there is none.
+std::string foreign_device(const graph::Graph& graph) {
+  const auto is_foreign = [](const graph::Value* value) {
+    return value->type.defined && value->type.device.kind != Device::Kind::Cpu;
+  };
+  for (const graph::Value* input : graph.inputs) {
+    if (is_foreign(input)) return text_of(input->type.device);
+  }
+  for (const graph::Node* node : graph.nodes) {
+    for (const graph::Value* result : node->results) {
+      if (is_foreign(result)) return text_of(result->type.device);
+    }
+  }
+  return "";
+}
+
+std::string report_text(const PhaseReport& report) {
+  std::string out = report.name + ": " + std::to_string(report.nodes) + " nodes, " + std::to_string(report.kernels) +
+                    " kernels, " + std::to_string(report.calls) + " calls";
+  for (const auto& [phase, ms] : report.phases) {
+    char text[64];
+    std::snprintf(text, sizeof text, "\n  %-10s %8.2f ms", phase.c_str(), ms);
+    out += text;
+  }
+  return report.note.empty() ? out : out + "\n  " + report.note;
+}
+
+void optimize(graph::Graph& graph, const PipelineOptions& options, PhaseClock& clock) {
+  rewrite::PassOptions passes;
+  passes.enable = options.enable_passes;
+  passes.disable = options.disable_passes;
+  passes.verify = options.verify;
+  rewrite::run_passes(graph, rewrite::Stage::Before, passes);
+  const decompose::Report decomposed = decompose::decompose(graph);
+  for (const std::string& failure : decomposed.failed) warn_once("braze: decomposition failed: " + failure);
+  rewrite::run_passes(graph, rewrite::Stage::After, passes);
+  clock.done("passes");
+}
+
+struct Machine {
+  schedule::Program program;
+  std::vector<jit::LoadedKernel> kernels;
+};
+
+std::vector<std::string> opaque_calls(const loop::LoopProgram& loops) {
+  std::vector<std::string> names;
+  for (const loop::ExternCall& call : loops.calls) {
+    if (runtime::find_library_call(*call.node) == nullptr) names.push_back(call.node->op->name);
+  }
+  return names;
+}
+
+Result<Machine> make_machine_code(const graph::Graph& graph, const PipelineOptions& options, PhaseReport& report,
+                                  std::vector<std::string>& opaque, PhaseClock& clock) {
+  TRY(loop::LoopProgram lowered, loop::lower(graph));
+  auto loops = std::make_shared<loop::LoopProgram>(std::move(lowered));
+  clock.done("lower");
+  if (log_enabled(Topic::kLoopIr)) log_text(Topic::kLoopIr, "loop IR", loop::print(*loops));
+  opaque = opaque_calls(*loops);
+  report.calls = static_cast<int64_t>(loops->calls.size());
+
+  const schedule::Target target = schedule::cpu_target(at::get_num_threads());
+  TRY(schedule::Program program, schedule::schedule(loops, target, {.fusion = options.fusion, .horizontal = options.fusion}));
+  clock.done("schedule");
+  if (log_enabled(Topic::kSchedule)) log_text(Topic::kSchedule, "program", program.decisions + schedule::print(program));
+  report.kernels = static_cast<int64_t>(program.kernels.size());
+
+  std::vector<jit::KernelSource> sources;
+  for (const schedule::Kernel& kernel : program.kernels) sources.push_back({codegen::kernel_key(kernel, target)});
+  const jit::EmitUnit emit = [&](std::span<const int32_t> which, std::span<const std::string> names) {
+    std::vector<const schedule::Kernel*> kernels;
+    for (const int32_t i : which) kernels.push_back(&program.kernels[static_cast<size_t>(i)]);
+    return codegen::emit_cpp(kernels, names, target);
+  };
+  if (log_enabled(Topic::kOutputCode) && !program.kernels.empty()) {
+    std::vector<int32_t> all;
+    std::vector<std::string> names;
+    for (size_t i = 0; i < program.kernels.size(); i++) {
+      all.push_back(static_cast<int32_t>(i));
+      names.push_back("kernel" + std::to_string(i));
+    }
+    log_text(Topic::kOutputCode, "kernels", emit(all, names));
+  }
+  clock.done("codegen");
+  jit::CompileReport compiled;
+  TRY(std::vector<jit::LoadedKernel> kernels, jit::compile(sources, emit, target, &compiled));
+  clock.done("jit");
+  report.note = "kernels: " + std::to_string(compiled.compiled) + " compiled, " +
+                std::to_string(compiled.cache_hits_memory) + " from memory, " +
+                std::to_string(compiled.cache_hits_disk) + " from disk";
+  return Machine{std::move(program), std::move(kernels)};
+}
+
+Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> owned, const trace::GraphContext& context) {
+  const Clock::time_point begin = Clock::now();
+  static const PipelineOptions kDefaults;
+  const PipelineOptions& options = current_options == nullptr ? kDefaults : *current_options;
+  std::shared_ptr<graph::Graph> graph = std::move(owned);
+  PhaseReport report{.name = graph->name, .nodes = static_cast<int64_t>(graph->size())};
+  PhaseClock clock(report);
+  if (log_enabled(Topic::kGraph)) log_text(Topic::kGraph, "captured graph", graph::print(*graph));
+
+  std::shared_ptr<Executable> executable;
+  std::vector<std::string> opaque;
+  if (context.backend == "eager" || context.backend == "aot_eager") {
+    executable = runtime::make_graph_executor(graph, context);
+  } else {
+    if (const std::string device = foreign_device(*graph); !device.empty()) {
+      warn_once("braze: no kernels are made for " + device + " yet: calls on it run eagerly");
+      return Unsupported{"tensors on " + device + ", for which braze makes no kernels", "move the tensors to the CPU"};
+    }
+    // The pipeline knows no Python: other threads may run meanwhile.
+    runtime::GilRelease without_gil(true);
+    const std::shared_ptr<graph::Graph> original = graph::clone(*graph);   // runs through ATen if a kernel can't be made
+    optimize(*graph, options, clock);
+    if (log_enabled(Topic::kGraph)) log_text(Topic::kGraph, "graph after the passes", graph::print(*graph));
+    Result<Machine> machine = make_machine_code(*graph, options, report, opaque, clock);
+    without_gil.acquire();
+    if (machine.ok()) {
+      executable = runtime::make_program_executor(machine->program, std::move(machine->kernels), *graph, context);
+    } else {
+      warn_once("braze: a graph runs through ATen, since no code could be made for it: " + machine.why().reason);
+      opaque.clear();
+      for (const graph::Node* node : original->nodes) opaque.push_back(node->op->name);
+      executable = runtime::make_graph_executor(original, context);
+    }
+  }
+  clock.done("runtime");
+  for (const std::string& name : opaque) counters().fallbacks[name]++;
+  if (log_enabled(Topic::kPerf)) log(Topic::kPerf, report_text(report));
+  auto& reports = phase_reports();
+  reports.push_back(std::move(report));
+  if (reports.size() > 1000) reports.erase(reports.begin());
+  pipeline_ms += ms_since(begin);
+  return executable;
+}
+
+}  // namespace
+
+PipelineScope::PipelineScope(const PipelineOptions& options) : outer_(std::exchange(current_options, &options)) {}
+PipelineScope::~PipelineScope() { current_options = outer_; }
+
+void register_pipeline() { trace::set_compiler(compile_graph); }
+
+double take_pipeline_time() { return std::exchange(pipeline_ms, 0); }
+
+const std::vector<std::string>& backends() {
+  static const std::vector<std::string> names = {"braze", "eager", "aot_eager"};
+  return names;
+}
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const rewrite::Pass& pass : rewrite::all_passes()) names.emplace_back(pass.name);
+  return names;
+}
+
+}  // namespace braze::module
