@@ -66,10 +66,12 @@ int mantissa_bits(DType dtype) {
   }
 }
 
-int64_t to_integer(double value) {
-  if (std::isnan(value)) return std::numeric_limits<int64_t>::min();
-  if (value >= 9223372036854775808.0 || value < -9223372036854775808.0) return std::numeric_limits<int64_t>::min();
-  return static_cast<int64_t>(value);
+// As the machine truncates: what does not fit becomes the lowest integer of 32 bits (64 for i64).
+int64_t to_integer(DType dtype, double value) {
+  const bool wide = size_of(dtype) == 8;
+  const double limit = wide ? 9223372036854775808.0 : 2147483648.0;
+  if (value > -limit - 1 && value < limit) return static_cast<int64_t>(value);
+  return wide ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int32_t>::min();
 }
 
 int64_t integer_power(int64_t base, int64_t exponent) {
@@ -250,7 +252,7 @@ bool gives_predicate(ScalarOp op) {
 Number number_of(DType dtype, double value) {
   if (is_floating(dtype)) return {.real = round_real(dtype, value)};
   if (dtype == DType::Bool) return {.integer = value != 0};
-  return {.integer = wrap(dtype, to_integer(value))};
+  return {.integer = wrap(dtype, to_integer(dtype, value))};
 }
 
 Number number_of_int(DType dtype, int64_t value) {

@@ -185,7 +185,7 @@ bool lower_threshold_backward(Lowering& l, const Node& node, ScalarOp) {
 bool lower_hardtanh_backward(Lowering& l, const Node& node, ScalarOp) {
   return binary(l, node, [&](Term grad, Term x) {
     const Term low = l.number(node, "min_val", x.dtype()), high = l.number(node, "max_val", x.dtype());
-    return where((x <= low) | (x >= high), 0.0, grad);
+    return where((x > low) & (x < high), grad, 0.0);
   });
 }
 

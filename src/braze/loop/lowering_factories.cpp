@@ -42,9 +42,8 @@ bool lower_arange(Lowering& l, const Node& node, ScalarOp) {
   };
   const Argument start = given("start", 0), step = given("step", 1);
   if (!is_real_number(start) || !is_real_number(step)) return false;
-  // Integers stay exact; floats are computed in double and rounded once.
-  const bool integers = !start.is<double>() && !step.is<double>();
-  const DType inner = integers && !is_floating(dtype) ? DType::I64 : DType::F64;
+  // Integers are computed as such, the step truncated; floats in double, rounded once.
+  const DType inner = is_floating(dtype) ? DType::F64 : DType::I64;
   l.pointwise(node, [&](const Indices& at) {
     if (inner == DType::I64 && start.is<Expr>() && step.is<Expr>())
       return l.index(start.as<Expr>() + at[0] * step.as<Expr>());

@@ -269,19 +269,21 @@ bool lower_pow_scalar(Lowering& l, const Node& node, ScalarOp) {
   const auto exponent = graph::number(second(node));
   if (!exponent || dtype == DType::Bool) return false;
   if (!is_floating(dtype) && *exponent < 0) return false;   // eager raises
+  // ATen's f16 kernel is a plain pow in f32; the others know the roots.
+  const bool half = dtype == DType::F16;
   l.pointwise(node, [&](const Indices& at) {
-    const Term x = l.operand(first(node), at, dtype);
+    const Term x = half ? l.operand(first(node), at, dtype).cast(DType::F32) : l.operand(first(node), at, dtype);
     if (*exponent == 0) return x.constant(1);
     if (*exponent == 1) return x;
     if (*exponent == 2) return x * x;
     if (*exponent == 3) return x * x * x;
     if (is_floating(dtype)) {
-      if (*exponent == 0.5) return x.apply(ScalarOp::Sqrt);
-      if (*exponent == -0.5) return x.apply(ScalarOp::Rsqrt);
+      if (*exponent == 0.5 && !half) return x.apply(ScalarOp::Sqrt);
+      if (*exponent == -0.5 && !half) return x.apply(ScalarOp::Rsqrt);
       if (*exponent == -1) return x.apply(ScalarOp::Reciprocal);
       if (*exponent == -2) return (x * x).apply(ScalarOp::Reciprocal);
     }
-    return x.apply(ScalarOp::Pow, l.number(second(node), dtype));
+    return x.apply(ScalarOp::Pow, l.number(second(node), x.dtype()));
   });
   return true;
 }
@@ -330,7 +332,7 @@ bool lower_logaddexp2(Lowering& l, const Node& node, ScalarOp) {
 }
 
 bool lower_xlogy(Lowering& l, const Node& node, ScalarOp op) {
-  return in_compute_type(l, node, [op](Term x, Term y) {
+  return binary(l, node, [op](Term x, Term y) {
     return where(is_nan(y), y, where(x == 0.0, 0.0, x * y.apply(op)));
   });
 }
@@ -338,7 +340,7 @@ bool lower_xlogy(Lowering& l, const Node& node, ScalarOp op) {
 bool lower_heaviside(Lowering& l, const Node& node, ScalarOp) {
   if (result_dtype(node) == DType::Bool) return false;
   return binary(l, node, [](Term x, Term values) {
-    return where(x == 0.0, values, where(x < 0.0, x.constant(0), x.constant(1)));
+    return where(x == 0.0, values, where(x > 0.0, x.constant(1), x.constant(0)));
   });
 }
 
@@ -394,7 +396,7 @@ bool lower_addcmul(Lowering& l, const Node& node, ScalarOp op) {
     const Term self = l.operand(first(node), at, dtype).cast(inner);
     const Term a = l.operand(second(node), at, dtype).cast(inner);
     const Term b = l.operand(node.arguments.at(2), at, dtype).cast(inner);
-    const Term scaled = l.number(value, dtype).cast(inner) * a;
+    const Term scaled = l.number(value, inner) * a;
     return self + scaled.apply(op, b);
   });
   return true;

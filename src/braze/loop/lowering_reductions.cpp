@@ -12,6 +12,7 @@ const Value* self_of(const Node& node) { return node.arguments.at(0).as<Value*>(
 // The dimensions of argument `dim`, which may be missing: all.
 std::optional<std::vector<int64_t>> dims_of(const Node& node) {
   const int64_t rank = self_of(node)->type.dim();
+  if (rank == 0) return std::vector<int64_t>{};
   if (node.op->argument_index("dim") < 0 || graph::is_none(node, "dim")) return graph::wrap_dims({}, rank);
   const auto dims = graph::integers(node, "dim");
   if (!dims) return std::nullopt;

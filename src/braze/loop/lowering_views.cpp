@@ -132,7 +132,8 @@ bool lower_squeeze(Lowering& l, const Node& node, ScalarOp) {
   if (node.op->argument_index("dim") < 0) {
     removed.assign(removed.size(), true);
   } else {
-    for (const int64_t dim : graph::integers(node, "dim").value())
+    const auto dims = graph::integers(node, "dim").value();
+    for (const int64_t dim : dims)
       if (rank > 0) removed[static_cast<size_t>(graph::wrap_dim(dim, rank))] = true;
   }
   for (size_t k = 0; k < removed.size(); ++k) removed[k] = removed[k] && self->type.sizes[k] == Expr(1);
@@ -212,6 +213,12 @@ bool lower_as_strided(Lowering& l, const Node& node, ScalarOp) {
   const Expr offset = (given.is_none() ? self->type.offset : given.as<Expr>()) - base.offset;
   std::vector<int> order;
   if (!is_dense(base.sizes, base.strides, &order)) return false;
+  // An input shows only a part of its storage: what lies around it can't be indexed.
+  Expr last = offset;
+  for (size_t k = 0; k < sizes.size(); ++k) last = last + (sizes[k] - 1) * strides[k];
+  const bool inside = l.env().known(sym::ge(offset, 0)).value_or(false) &&
+                      l.env().known(sym::lt(last, graph::numel(base.sizes))).value_or(false);
+  if (!inside) return false;
   const Indices symbols = l.formals(sizes);
   Shape ordered;
   for (const int k : order) ordered.push_back(base.sizes[static_cast<size_t>(k)]);
