@@ -57,7 +57,7 @@ class TraceSession {
   virtual PyObject* real_of(PyObject* traced) const = 0;
 
   // Calls a native callable (builtin, method descriptor, type) of kind Tensor on arguments whose tensors are already
-  // traced ones. Unsupported: nothing has happened. A Python error of the op itself comes back as Unsupported too,
+  // traced ones; n_args counts the keyword values at the end too. Unsupported: nothing has happened. A Python error of the op itself comes back as Unsupported too,
   // with its text: eager will raise it at the right place.
   virtual Result<Ref> call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) = 0;
   // getattr(tensor, name) for data attributes (shape, dtype, T, grad_fn, ...). The result may be a traced tensor.

@@ -1,5 +1,6 @@
 #include "braze/runtime/operator_call.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/core/stack.h>
@@ -115,7 +116,12 @@ c10::IValue constant(const Argument& argument, const c10::Type& type, const Obje
   // int[1]? and the like take a single number for a list.
   const c10::Type& bare = without_optional(type);
   if (auto list = bare.cast<c10::ListType>()) return constant_list({argument}, *list->getElementType());
-  return number(argument, bare.kind());
+  const c10::IValue value = number(argument, bare.kind());
+  if (bare.kind() != c10::TypeKind::TensorType) return value;
+  // A Python number in a tensor's place: weak in promotion.
+  at::Tensor wrapped = c10::scalar_to_tensor(value.toScalar());
+  wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return wrapped;
 }
 
 void collect(const c10::IValue& value, std::vector<at::Tensor>& results) {

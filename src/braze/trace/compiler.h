@@ -30,7 +30,9 @@ struct InputBinding {
 
 // Outputs: the caller of the executable asked for `n_outputs`; graph outputs beyond these are bases that aliasing
 // outputs view (graph.aliases). graph.outputs[i] of an aliasing output is the value that it views, and only the alias
-// row says its sizes, strides and offset (counted from the start of the storage).
+// row says its sizes, strides and offset. The offset counts from the first element of what is viewed: of the caller's
+// tensor (also for StorageBase), or of the base output. Rows are in order of outputs; a row with same_object and
+// base_output is the same Python object as that output.
 struct GraphContext {
   std::vector<InputBinding> inputs;        // one per graph input
   std::vector<c10::IValue> objects;        // graph::Opaque slots: generators

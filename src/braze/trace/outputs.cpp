@@ -247,7 +247,7 @@ void Session::drop_unused_inputs() {
 }
 
 GraphContext Session::context(size_t n_outputs) {
-  const graph::Graph& g = recorder_.graph();
+  graph::Graph& g = recorder_.graph();
   int32_t next = 0;
   std::unordered_map<const Value*, InputBinding> binding;
   for (StandIn& input : stand_ins_) {
@@ -266,6 +266,14 @@ GraphContext Session::context(size_t n_outputs) {
     binding.emplace(value, InputBinding{InputBinding::Kind::Constant, -1, tensor});
   GraphContext out;
   for (const Value* input : g.inputs) out.inputs.push_back(binding.at(input));
+  // Views of a storage count from the start of the tensor through which the caller passes it.
+  for (graph::OutputAlias& alias : g.aliases) {
+    if (alias.input < 0 || alias.same_object) continue;
+    const InputBinding& viewed = out.inputs[static_cast<size_t>(alias.input)];
+    if (viewed.kind != InputBinding::Kind::StorageBase) continue;
+    for (const StandIn& input : stand_ins_)
+      if (input.caller == viewed.caller) alias.offset = alias.offset - input.real.storage_offset();
+  }
   out.objects = recorder_.objects();
   out.n_outputs = n_outputs;
   out.backend = options_.backend;

@@ -272,7 +272,8 @@ Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_a
   try {
     const RecordingScope recording(recorder_);
     recorder_.take_failure();
-    PyObject* result = PyObject_Vectorcall(callable, args, static_cast<size_t>(n_args), kwnames);
+    const int64_t n_positional = n_args - (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
+    PyObject* result = PyObject_Vectorcall(callable, args, static_cast<size_t>(n_positional), kwnames);
     if (result == nullptr) return failure();
     Ref finished = finish_call(result);
     if (finished.get() == nullptr) return failure();
