@@ -1,11 +1,51 @@
 #include "braze/graph/type_rules.h"
 
+#include <array>
+
+#include "braze/graph/type_rules/promotion.h"
+#include "braze/graph/type_rules/rules.h"
+#include "braze/support/check.h"
+
 namespace braze::graph {
+namespace {
 
-bool has_type_rule(const Op*) { return false; }
+constexpr auto kRules = std::to_array<rules::Rule>({
+    nullptr,
+#define OP(id, schema, rule, flags) rules::rule,
+#include "braze/graph/ops.def"
+#undef OP
+});
 
-Result<std::vector<TensorType>> infer_types(const Op* op, const std::vector<Argument>&, const TypeContext&) {
-  return Unsupported{"no native type rule for " + op->name, ""};
+rules::Rule rule_of(const Op* op) { return kRules[static_cast<size_t>(op->id)]; }
+
+// Tensors that no rule describes: sparse, quantized and the like.
+bool is_foreign(const Argument& argument) {
+  if (const auto* value = std::get_if<Value*>(&argument.v))
+    return *value != nullptr && (!(*value)->type.is_strided || kind_of((*value)->type.dtype) == DTypeKind::Opaque);
+  if (const auto* list = std::get_if<ArgumentList>(&argument.v))
+    for (const Argument& item : *list)
+      if (is_foreign(item)) return true;
+  return false;
+}
+
+}  // namespace
+
+bool has_type_rule(const Op* op) { return rule_of(op) != nullptr; }
+
+Result<std::vector<TensorType>> infer_types(const Op* op, const std::vector<Argument>& arguments,
+                                            const TypeContext& context) {
+  const rules::Rule rule = rule_of(op);
+  if (rule == nullptr) return Unsupported{op->name + ": no native type rule", ""};
+  CHECK(context.env != nullptr);
+  CHECK(arguments.size() == op->arguments.size(), op->name);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (is_foreign(arguments[i])) return Unsupported{op->name + ": operand is not a plain strided tensor", ""};
+    // A number may stand for a tensor only where pointwise promotion takes it.
+    if (op->arguments[i].type == "Tensor" && Call::tensor_of(arguments[i]) == nullptr &&
+        !(op->has(kPointwise) && number_type(arguments[i]) != nullptr))
+      return Unsupported{op->name + ": argument " + op->arguments[i].name + " is no tensor", ""};
+  }
+  return rule(Call(*op, arguments, context));
 }
 
 }  // namespace braze::graph
