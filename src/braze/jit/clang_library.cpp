@@ -36,7 +36,7 @@ class ClangToolchain final : public Toolchain {
 
   std::string identity(const schedule::Target& target) const override {
     return description() + "\n" + api_.braze_clang_flags() + "\n" +
-           (target.cpu.empty() ? api_.braze_clang_host_cpu() : target.cpu);
+           (target.cpu == "native" ? api_.braze_clang_host_cpu() : target.cpu);
   }
 
   CompiledObject compile(const std::string& text, const schedule::Target& target) override {

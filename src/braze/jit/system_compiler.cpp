@@ -153,7 +153,8 @@ class SystemToolchain final : public Toolchain {
  private:
   // -march=<cpu> if the compiler knows that CPU, else what it finds on this machine.
   std::string machine_flag(const schedule::Target& target) const {
-    if (target.cpu.empty()) return "-march=native";
+    if (target.cpu.empty()) return "-march=x86-64";
+    if (target.cpu == "native") return "-march=native";
     std::lock_guard lock(mutex_);
     auto found = machine_flags_.find(target.cpu);
     if (found != machine_flags_.end()) return found->second;

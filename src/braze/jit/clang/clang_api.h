@@ -20,7 +20,7 @@ typedef const char* BrazeClangFlags(void);
 // LLVM's name of this machine's CPU.
 typedef const char* BrazeClangHostCpu(void);
 
-// Compiles `text` for `cpu` ("": this machine). The result is freed by braze_clang_free; its error is "" on success.
+// Compiles `text` for `cpu` ("native": this machine; "": any x86-64). The result is freed by braze_clang_free; its error is "" on success.
 // Callable from several threads at once.
 typedef struct BrazeClangObject BrazeClangObject;
 typedef BrazeClangObject* BrazeClangCompile(const char* text, const char* cpu, struct BrazeClangTimes* times);

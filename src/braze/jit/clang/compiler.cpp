@@ -23,6 +23,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "braze/jit/clang/clang_api.h"
@@ -178,7 +179,8 @@ __attribute__((visibility("default"))) const char* braze_clang_host_cpu() { retu
 __attribute__((visibility("default"))) BrazeClangObject* braze_clang_compile(const char* text, const char* cpu_or_empty,
                                                                              BrazeClangTimes* times) {
   auto* object = new BrazeClangObject;
-  const std::string cpu = *cpu_or_empty != 0 ? cpu_or_empty : host_cpu();
+  const std::string_view wanted = cpu_or_empty;
+  const std::string cpu = wanted.empty() ? "x86-64" : wanted == "native" ? host_cpu() : std::string(wanted);
   const double start = now_ms();
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = run_front_end(text, cpu, context, object->error);
