@@ -101,6 +101,7 @@ struct LoopProgram {
   struct Mutation { int32_t input_buffer; View value; };
   std::vector<Mutation> mutations;
   const graph::Graph* graph = nullptr;   // must outlive the program; aliases are read from it
+  std::shared_ptr<const graph::Graph> owned_graph;   // of a parsed program: holds the nodes of its calls
 };
 
 // Lowers a graph whose ops are all primitive or opaque. A primitive op whose types no kernel supports becomes an

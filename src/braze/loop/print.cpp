@@ -152,6 +152,7 @@ class Printer {
       out_ += "  sym " + symbol.symbol_name() + " in [" + bound(range.low) + ", " + bound(range.high) +
               "] = " + std::to_string(program_.env->hint(symbol)) + "\n";
     }
+    print_unknown_ops();
     size_t next_call = 0;
     for (const Buffer& buffer : program_.buffers) {
       // A call stands in front of its first result.
@@ -168,6 +169,16 @@ class Printer {
   }
 
  private:
+  void print_unknown_ops() {
+    std::vector<const graph::Op*> declared;
+    for (const ExternCall& call : program_.calls) {
+      const graph::Op* op = call.node->op;
+      if (op->id != graph::OpId::Unknown || std::ranges::find(declared, op) != declared.end()) continue;
+      declared.push_back(op);
+      out_ += "  op " + op->schema + "\n";
+    }
+  }
+
   static std::string bound(int64_t value) {
     return value == sym::kInf ? "inf" : value == -sym::kInf ? "-inf" : std::to_string(value);
   }
@@ -217,7 +228,7 @@ class Printer {
       if (b.kind == BufferKind::Scatter) print_update(b);
       out_ += "  }";
     }
-    for (size_t k = 0; k < b.origins.size(); ++k) out_ += (k == 0 ? "  # " : ", ") + b.origins[k];
+    for (size_t k = 0; k < b.origins.size(); ++k) out_ += (k == 0 ? "  # " : "; ") + b.origins[k];
     out_ += "\n";
   }
 
