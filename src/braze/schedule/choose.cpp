@@ -18,16 +18,17 @@ bool is_integer_division(const Scalar& s) {
 
 void collect(Work& work) {
   work.info.assign(work.buffers.size(), {});
+  int32_t rank = 0;
   for (const loop::OutputRef& output : work.loops->outputs)
     if (output.view.buffer >= 0) work.at(output.view.buffer).required = true;
   for (const loop::LoopProgram::Mutation& mutation : work.loops->mutations)
     if (mutation.value.buffer >= 0) work.at(mutation.value.buffer).required = true;
   for (const loop::ExternCall& call : work.loops->calls)
     for (const View& view : call.operands) work.at(view.buffer).required = true;
-  for (size_t i = 0; i < work.buffers.size(); ++i) {
-    const Buffer& b = *work.buffers[i];
-    BufferInfo& info = work.info[i];
-    const auto id = static_cast<int32_t>(i);
+  for (const int32_t id : work.order) {
+    const Buffer& b = work.buffer(id);
+    BufferInfo& info = work.at(id);
+    info.rank = rank++;
     info.elements = 1;
     for (Expr size : b.sizes) info.elements *= static_cast<double>(work.hint(size));
     info.iterations = info.elements * work.hint_numel(b.reduce_axes);
@@ -111,10 +112,10 @@ bool better_written_in(Work& work, const Buffer& b) {
 
 void choose(Work& work) {
   collect(work);
-  for (size_t i = 0; i < work.buffers.size(); ++i) {
-    const Buffer& b = *work.buffers[i];
-    BufferInfo& info = work.info[i];
-    if (!work.is_computed(b.id)) continue;
+  for (const int32_t id : work.order) {
+    const Buffer& b = work.buffer(id);
+    BufferInfo& info = work.at(id);
+    if (!work.is_computed(id)) continue;
     for (int32_t read : info.reads) {
       const BufferInfo& producer = work.at(read);
       if (!work.is_computed(read) || producer.real) continue;

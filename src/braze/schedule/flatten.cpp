@@ -51,10 +51,10 @@ bool reads_unreal(const Work& work, const Scalar* body) {
 void flatten(Work& work) {
   work.statements.resize(work.buffers.size());
   Flattener flattener(work);
-  for (size_t i = 0; i < work.buffers.size(); ++i) {
-    const Buffer& b = *work.buffers[i];
-    if (!work.info[i].real) continue;
-    Statement& statement = work.statements[i];
+  for (const int32_t id : work.order) {
+    const Buffer& b = work.buffer(id);
+    if (!work.at(id).real) continue;
+    Statement& statement = work.statement(id);
     std::unordered_set<const Scalar*> seen;
     for (const Scalar* body : bodies_of(b)) {
       const Scalar* flat = reads_unreal(work, body) ? flattener.run(body) : body;

@@ -18,8 +18,8 @@ class Fusion {
 
   std::vector<Unit> run() {
     number_nodes();
-    for (size_t i = 0; i < work_.buffers.size(); ++i)
-      if (work_.info[i].real) add(static_cast<int32_t>(i));
+    for (const int32_t id : work_.order)
+      if (work_.at(id).real) add(id);
     if (work_.options.fusion && work_.options.horizontal) merge_small();
     return in_order();
   }
@@ -30,7 +30,7 @@ class Fusion {
     Group group;
     int32_t call = -1;
     bool merged = false;
-    int32_t first = -1, last = -1;        // least and greatest buffer id inside
+    int32_t first = -1, last = -1;        // least and greatest rank inside
     std::vector<int32_t> users;           // nodes, perhaps repeated or merged away: ask find()
     std::vector<int32_t> reads;
     bool is_call() const { return call >= 0; }
@@ -39,31 +39,31 @@ class Fusion {
   void number_nodes() {
     node_of_.assign(work_.buffers.size(), -1);
     std::vector<int32_t> node_of_call(work_.loops->calls.size(), -1);
-    for (size_t i = 0; i < work_.buffers.size(); ++i) {
-      const Buffer& b = *work_.buffers[i];
+    for (const int32_t id : work_.order) {
+      const Buffer& b = work_.buffer(id);
       if (b.kind == BufferKind::Extern) {
         int32_t& node = node_of_call[static_cast<size_t>(b.call)];
         if (node < 0) {
-          node = new_node(b.id);
+          node = new_node(id);
           nodes_.back().call = b.call;
           for (const View& view : work_.loops->calls[static_cast<size_t>(b.call)].operands) link(view.buffer, node);
           for (int32_t before : work_.loops->calls[static_cast<size_t>(b.call)].order_after)
             if (const int32_t from = node_of_call[static_cast<size_t>(before)]; from >= 0) link_nodes(from, node);
         }
-        node_of_[i] = node;
-        nodes_[static_cast<size_t>(node)].last = b.id;
-      } else if (work_.info[i].real) {
-        const int32_t node = new_node(b.id);
-        nodes_.back().group = group_of(work_, b.id);
-        node_of_[i] = node;
-        for (const Read& read : work_.statement(b.id).reads) link(read.buffer, node);
+        node_of_[static_cast<size_t>(id)] = node;
+        at(node).last = work_.at(id).rank;
+      } else if (work_.at(id).real) {
+        const int32_t node = new_node(id);
+        nodes_.back().group = group_of(work_, id);
+        node_of_[static_cast<size_t>(id)] = node;
+        for (const Read& read : work_.statement(id).reads) link(read.buffer, node);
       }
     }
   }
 
   int32_t new_node(int32_t buffer) {
     nodes_.emplace_back();
-    nodes_.back().first = nodes_.back().last = buffer;
+    nodes_.back().first = nodes_.back().last = work_.at(buffer).rank;
     parent_.push_back(static_cast<int32_t>(parent_.size()));
     stamp_.push_back(0);
     return static_cast<int32_t>(nodes_.size()) - 1;

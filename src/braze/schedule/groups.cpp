@@ -11,6 +11,12 @@ using loop::Axis;
 
 Expr subst(Expr e, const Substitution& s) { return s.empty() ? e : sym::substitute(e, s); }
 
+// Rows replaced in where a member stands; the extents of its own axes may mention them too.
+void replace(Member& m, const Substitution& s) {
+  for (Expr& e : m.at) e = subst(e, s);
+  for (Axis& axis : m.inner) axis.extent = subst(axis.extent, s);
+}
+
 bool depends_on_any(Expr e, const std::vector<Axis>& axes) {
   return std::ranges::any_of(axes, [&](const Axis& axis) { return sym::depends_on(e, axis.symbol); });
 }
@@ -111,8 +117,7 @@ class Unifier {
   // Replaces `row` of a group by two: row == high * extent(low) + low.
   static void split(Group& group, Expr row, const Axis& high, const Axis& low) {
     const Substitution s{{row, high.symbol * low.extent + low.symbol}};
-    for (Member& m : group.members)
-      for (Expr& e : m.at) e = subst(e, s);
+    for (Member& m : group.members) replace(m, s);
     const auto it = std::ranges::find_if(group.rows, [&](const Axis& axis) { return axis.symbol == row; });
     *it = high;
     group.rows.insert(it + 1, low);
@@ -167,9 +172,9 @@ class Unifier {
     for (Member& m : group.members) {
       Axis inner{work_.inner_symbol(row, extent), extent};
       if (axis_of(m.inner, inner.symbol) != nullptr) inner.symbol = work_.context.fresh_index("q", extent);
-      for (Expr& e : m.at) e = subst(e, {{row, inner.symbol}});
+      replace(m, {{row, inner.symbol}});
       m.inner.push_back(inner);
-      if (work_.buffer(m.buffer).kind == BufferKind::Pointwise) sort_as_named(m);
+      if (work_.buffer(m.buffer).kind != BufferKind::Reduction) sort_as_named(m);
     }
   }
 
@@ -219,8 +224,7 @@ class Unifier {
   const char* verify() {
     Substitution rows;
     for (const Bound& b : bound_) rows.emplace_back(b.row, b.value);
-    for (Member& m : a_.members)
-      for (Expr& e : m.at) e = subst(e, rows);
+    for (Member& m : a_.members) replace(m, rows);
     a_.rows.clear();
     return for_each_read([&](const Member& p, const std::vector<Expr>& indices) -> const char* {
       for (size_t k = 0; k < indices.size(); ++k) {
@@ -247,19 +251,37 @@ class Unifier {
   std::vector<Expr> demoted_;
 };
 
-// Members in the order of buffer ids, which is topological.
-void join(Group& into, Group&& other) {
+void join(const Work& work, Group& into, Group&& other) {
   into.has_reduction |= other.has_reduction;
   for (Member& m : other.members) into.members.push_back(std::move(m));
-  std::ranges::sort(into.members, {}, &Member::buffer);
+  std::ranges::sort(into.members, {}, [&](const Member& m) { return work.at(m.buffer).rank; });
 }
 
 }  // namespace
 
+bool has_one_partition(const Work& work, const Group& group) {
+  const Member* first = nullptr;
+  for (const Member& m : group.members) {
+    const Buffer& b = work.buffer(m.buffer);
+    if (b.kind != BufferKind::Cat) continue;
+    const Expr axis = m.at[static_cast<size_t>(b.cat_axis)];
+    if (std::ranges::any_of(group.members, [](const Member& other) { return !other.inner.empty(); }) || axis_of(group.rows, axis) == nullptr) return false;
+    if (first == nullptr) {
+      first = &m;
+      continue;
+    }
+    const Buffer& other = work.buffer(first->buffer);
+    if (first->at[static_cast<size_t>(other.cat_axis)] != axis || other.pieces.size() != b.pieces.size()) return false;
+    for (size_t k = 0; k < b.pieces.size(); ++k)
+      if (!work.equal(other.pieces[k].begin, b.pieces[k].begin)) return false;
+  }
+  return true;
+}
+
 Group group_of(const Work& work, int32_t id) {
   const Buffer& buffer = work.buffer(id);
   Group group;
-  group.alone = buffer.kind != BufferKind::Pointwise && buffer.kind != BufferKind::Reduction;
+  group.alone = buffer.kind == BufferKind::Scan || buffer.kind == BufferKind::Scatter;
   group.has_reduction = buffer.kind == BufferKind::Reduction;
   Member member{id, {}, {}};
   for (const Axis& axis : buffer.axes) {
@@ -275,7 +297,8 @@ Group group_of(const Work& work, int32_t id) {
 Merge merge_vertically(Work& work, const Group& producer, const Group& consumer) {
   Group a = producer, b = consumer;
   if (const char* reason = Unifier(work, a, b).run()) return {std::nullopt, reason};
-  join(b, std::move(a));
+  join(work, b, std::move(a));
+  if (!has_one_partition(work, b)) return {std::nullopt, "pieces of another partition"};
   return {std::move(b), ""};
 }
 
@@ -286,9 +309,9 @@ Merge merge_siblings(Work& work, const Group& a, const Group& b) {
   Substitution rows;
   for (size_t k = 0; k < a.rows.size(); ++k) rows.emplace_back(b.rows[k].symbol, a.rows[k].symbol);
   Group merged = a, other = b;
-  for (Member& m : other.members)
-    for (Expr& e : m.at) e = subst(e, rows);
-  join(merged, std::move(other));
+  for (Member& m : other.members) replace(m, rows);
+  join(work, merged, std::move(other));
+  if (!has_one_partition(work, merged)) return {std::nullopt, "pieces of another partition"};
   return {std::move(merged), ""};
 }
 

@@ -24,7 +24,7 @@ struct Group {
   std::vector<loop::Axis> rows;
   std::vector<Member> members;     // producers before consumers
   bool has_reduction = false;
-  bool alone = false;              // Scan, Cat, Scatter: shares its kernel with nobody
+  bool alone = false;              // Scan, Scatter: shares its kernel with nobody
 
   const Member* find(int32_t buffer) const {
     for (const Member& m : members)
@@ -34,6 +34,8 @@ struct Group {
 };
 
 Group group_of(const Work& work, int32_t buffer);
+// Cats in a group cut one row axis at the same places, and nothing is reduced there: the kernel runs piece by piece.
+bool has_one_partition(const Work& work, const Group& group);
 
 // The group of both, if `consumer` reads `producer` row by row; else the reason why not. Says nothing about cycles.
 struct Merge {

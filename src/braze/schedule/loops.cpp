@@ -19,6 +19,7 @@ enum class Walk : uint8_t { Fixed, Unit, Strided, Gather };   // how an address 
 struct Access {
   Expr address;
   bool is_store = false;
+  bool after = false;      // once after the stage's loops, not in each iteration
 };
 
 Walk walk_of(Expr address, Expr axis) {
@@ -53,7 +54,7 @@ class Planner {
       const NestStage& stage = nest_.stages[s];
       for (const auto* list : {&stage.stores, &stage.inner_stores}) {
         for (const Store& store : *list) {
-          accesses_[s].push_back({store.address, true});
+          accesses_[s].push_back({store.address, true, list == &stage.stores && !stage.accumulators.empty()});
           collect(s, store.value);
           for (const Binding& b : store.bindings) collect(s, b.value);
         }
@@ -88,19 +89,13 @@ class Planner {
     std::vector<std::pair<int64_t, Axis>> keyed;
     for (const Axis& axis : axes) {
       const auto c = sym::coefficient(leading->address, axis.symbol);
-      if (!c || (!c->is_constant() && !is_size(*c))) return;
+      if (!c || (!c->is_constant() && !work_.is_size(*c))) return;
       const int64_t step = std::abs(work_.hint(*c));
       if (step == 0) return;
       keyed.emplace_back(step, axis);
     }
     std::ranges::stable_sort(keyed, [](const auto& a, const auto& b) { return a.first > b.first; });
     for (size_t k = 0; k < axes.size(); ++k) axes[k] = keyed[k].second;
-  }
-
-  bool is_size(Expr e) const {
-    std::vector<Expr> symbols;
-    sym::collect_symbols(e, symbols);
-    return std::ranges::all_of(symbols, [&](Expr s) { return std::ranges::find(work_.env.symbols(), s) != work_.env.symbols().end(); });
   }
 
   void apply(const Substitution& s) {
@@ -181,7 +176,8 @@ class Planner {
 
   double score(size_t s, Expr axis) const {
     double sum = 0;
-    for (const Access& a : accesses_[s]) sum += score(walk_of(a.address, axis), a.is_store);
+    for (const Access& a : accesses_[s])
+      if (!a.after) sum += score(walk_of(a.address, axis), a.is_store);
     return sum;
   }
 
@@ -205,17 +201,7 @@ class Planner {
 
   static LoopAxis axis(const Axis& a, AxisRole role = AxisRole::Serial) { return {a.symbol, a.extent, role}; }
 
-  double hint_of(const Axis& a) const { return static_cast<double>(hint_extent(a.extent)); }
-  // Extents of cut axes mention other axes: the greatest value, which stands at index 0.
-  int64_t hint_extent(Expr e) const {
-    if (e.is_constant()) return e.constant();
-    std::vector<Expr> symbols;
-    sym::collect_symbols(e, symbols);
-    Substitution zero;
-    for (Expr s : symbols)
-      if (!is_size(s)) zero.emplace_back(s, 0);
-    return work_.hint(zero.empty() ? e : sym::substitute(e, zero));
-  }
+  double hint_of(const Axis& a) const { return static_cast<double>(work_.hint(a.extent)); }
 
   // ---- Flat
 
@@ -300,7 +286,9 @@ class Planner {
     for (size_t s = 0; s < nest_.stages.size(); ++s) {
       const NestStage& stage = nest_.stages[s];
       has_kept |= !stage.kept.empty();
-      if (!loops_[s].empty()) inner += weight[s] * choose_last(loops_[s], s, !stage.ordered);
+      if (loops_[s].empty()) continue;
+      const double last = choose_last(loops_[s], s, !stage.ordered);
+      inner += weight[s] * (stage.serial ? -10.0 : last);
     }
     const size_t lane = has_kept ? rows_.size() : best_lane(weight, inner);
     if (lane < rows_.size()) std::rotate(rows_.begin() + static_cast<ptrdiff_t>(lane), rows_.begin() + static_cast<ptrdiff_t>(lane) + 1, rows_.end());
@@ -316,7 +304,7 @@ class Planner {
       const bool kept_vector = !kept_[s].empty() && nest_.kind == NestKind::ColumnReduce;
       if (kept_vector) {
         plan_.kept[s].back().role = AxisRole::Vector;
-      } else if (!plan_.loops[s].empty()) {
+      } else if (!plan_.loops[s].empty() && !nest_.stages[s].serial) {
         plan_.loops[s].back().role = AxisRole::Vector;
       }
     }

@@ -244,15 +244,7 @@ class Builder {
     return address;
   }
 
-  Expr address_of(size_t i, const Substitution& symbols) const {
-    const Buffer& b = buffer(i);
-    Expr address = 0;
-    for (size_t k = 0; k < b.axes.size(); ++k) {
-      if (b.axes[k].extent == Expr(1)) continue;
-      address = address + sym::substitute(b.axes[k].symbol, symbols) * b.strides[k];
-    }
-    return address;
-  }
+  Expr address_of(size_t i, const Substitution& symbols) const { return address_in(buffer(i), symbols); }
 
   void emit(size_t i) {
     const Part& part = parts_[i];
@@ -287,7 +279,7 @@ class Builder {
     Accumulator acc;
     acc.number = part.accumulator = next_accumulator_++;
     acc.op = b.reduce;
-    acc.dtype = is_arg(b.reduce) ? body->dtype : b.accumulate;
+    acc.dtype = b.accumulate;
     acc.value = work_.scalars.cast(value_in(part.stage, body, symbols, {}), acc.dtype);
     if (is_arg(b.reduce)) {
       Indices at;
@@ -340,16 +332,32 @@ class Builder {
 
 }  // namespace
 
+Expr address_in(const Buffer& buffer, const Substitution& symbols) {
+  Expr address = 0;
+  for (size_t k = 0; k < buffer.axes.size(); ++k)
+    if (buffer.axes[k].extent != Expr(1))
+      address = address + sym::substitute(buffer.axes[k].symbol, symbols) * buffer.strides[k];
+  return address;
+}
+
+const Scalar* in_memory(Work& work, const Scalar* body, const Substitution& symbols) {
+  return work.scalars.rewrite(
+      body, symbols, [&](const Scalar& load, const Indices& indices, const std::vector<Binding>& bindings) {
+        return work.scalars.load(load.buffer, load.dtype, {loop::address(indices, work.buffer(load.buffer).strides)}, bindings);
+      });
+}
+
 std::vector<Nest> make_nests(Work& work, const Group& group, const std::vector<bool>& stored) {
+  for (const Member& m : group.members)
+    if (work.buffer(m.buffer).kind == BufferKind::Cat) return make_piece_nests(work, group, stored);
   const Buffer& first = work.buffer(group.members[0].buffer);
-  switch (first.kind) {
-    case BufferKind::Pointwise: case BufferKind::Reduction: break;
-    case BufferKind::Scan: case BufferKind::Cat: case BufferKind::Scatter: case BufferKind::Input: case BufferKind::Extern:
-      CHECK(false, "no nest for " << first.name);
-      break;
-  }
   std::vector<Nest> out;
-  out.push_back(Builder(work, group, stored).run());
+  switch (first.kind) {
+    case BufferKind::Scan: out.push_back(make_scan_nest(work, first)); break;
+    case BufferKind::Scatter: out = make_scatter_nests(work, first); break;
+    case BufferKind::Pointwise: case BufferKind::Reduction: out.push_back(Builder(work, group, stored).run()); break;
+    case BufferKind::Cat: case BufferKind::Input: case BufferKind::Extern: CHECK(false, "no nest for " << first.name); break;
+  }
   return out;
 }
 

@@ -14,7 +14,8 @@ struct NestStage {
   std::vector<Accumulator> accumulators;
   std::vector<Store> stores, inner_stores;
   bool scan = false, exclusive = false;
-  bool ordered = false;                   // the loops must keep their order (argmax, scan, overlapping scatter)
+  bool ordered = false;                   // the loops must keep their order (argmax, scan, scatter)
+  bool serial = false;                    // iterations of the loops may write one place: no vectors along them
 };
 
 struct Nest {
@@ -24,6 +25,16 @@ struct Nest {
   std::vector<Scratch> scratch;           // sizes over source symbols
   std::string note;
 };
+
+// A body with index symbols replaced, and each load's indices by its address. Only buffers in memory are read.
+const Scalar* in_memory(Work& work, const Scalar* body, const Substitution& symbols);
+Expr address_in(const Buffer& buffer, const Substitution& symbols);
+
+// Groups with a Cat: each piece has its own loops.
+std::vector<Nest> make_piece_nests(Work& work, const Group& group, const std::vector<bool>& stored);
+Nest make_scan_nest(Work& work, const Buffer& buffer);
+// The initial values, then the updates.
+std::vector<Nest> make_scatter_nests(Work& work, const Buffer& buffer);
 
 // `stored` says which members other kernels or the caller need in memory.
 std::vector<Nest> make_nests(Work& work, const Group& group, const std::vector<bool>& stored);

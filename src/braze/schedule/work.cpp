@@ -7,6 +7,22 @@ Work::Work(std::shared_ptr<loop::LoopProgram> program, const Target& machine, co
       scalars(*loops->scalars) {
   buffers.reserve(loops->buffers.size());
   for (const Buffer& b : loops->buffers) buffers.push_back(&b);
+  for (Expr symbol : env.symbols()) size_hints.emplace(symbol, env.hint(symbol));
+}
+
+int64_t Work::hint_of_node(Expr e) const {
+  return sym::evaluate(e, [&](Expr symbol) {
+    const auto it = size_hints.find(symbol);
+    return it == size_hints.end() ? 0 : it->second;
+  });
+}
+
+bool Work::is_size(Expr e) const {
+  std::vector<Expr> symbols;
+  sym::collect_symbols(e, symbols);
+  for (Expr symbol : symbols)
+    if (!size_hints.contains(symbol)) return false;
+  return true;
 }
 
 double Work::hint_numel(std::span<const loop::Axis> axes) const {

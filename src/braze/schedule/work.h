@@ -28,6 +28,7 @@ using loop::ScalarOp;
 using loop::Substitution;
 
 struct BufferInfo {
+  int32_t rank = 0;                 // place in Work::order
   bool required = false;            // an output, an operand of a call or the new value of an input: must be in memory
   bool real = false;                // computed by a statement; else written into its users' bodies
   std::vector<int32_t> reads;       // buffers that its bodies load, each once, in order of appearance
@@ -62,9 +63,11 @@ struct Work {
 
   Arena arena;                                  // buffers made by the scheduler
   std::vector<const Buffer*> buffers;           // by id; the program's, some replaced, then the scheduler's own
+  std::vector<int32_t> order;                   // ids, producers before consumers
   std::vector<BufferInfo> info;
   std::vector<Statement> statements;            // by id; of real buffers
   std::unordered_map<Expr, Expr> inner_symbols;
+  std::unordered_map<Expr, int64_t> size_hints; // by size symbol
   std::string* log = nullptr;                   // decisions, if wanted
 
   const Buffer& buffer(int32_t id) const { return *buffers[static_cast<size_t>(id)]; }
@@ -76,8 +79,10 @@ struct Work {
     return buffer(id).kind != BufferKind::Input && buffer(id).kind != BufferKind::Extern;
   }
 
-  int64_t hint(Expr e) const { return e.is_constant() ? e.constant() : env.hint(e); }
+  // The value under the sizes' hints, and at index 0 of axes: the greatest value of a cut axis' extent.
+  int64_t hint(Expr e) const { return e.is_constant() ? e.constant() : hint_of_node(e); }
   double hint_numel(std::span<const loop::Axis> axes) const;
+  Expr address(const Scalar& load) const { return loop::address(load.indices, buffer(load.buffer).strides); }
   // The symbol for a row axis that has become an inner one.
   Expr inner_symbol(Expr row, Expr extent);
   // Equal for all sizes that the guards allow.
@@ -85,6 +90,10 @@ struct Work {
   void note(const std::string& text) {
     if (log != nullptr) log->append(text).push_back('\n');
   }
+  bool is_size(Expr e) const;                   // of size symbols only
+
+ private:
+  int64_t hint_of_node(Expr e) const;
 };
 
 // Every scalar that the buffer's kind evaluates: the body; the pieces' bodies; body and update of a Scatter.

@@ -1,4 +1,4 @@
-// Loop programs made by hand, and their evaluation straight from the definitions in loop_ir.h.
+// Loop programs made by hand, and the check that a schedule computes what they say.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "braze/graph/graph.h"
-#include "braze/loop/arithmetic.h"
+#include "braze/loop/evaluate.h"
 #include "braze/loop/loop_ir.h"
 #include "braze/schedule/evaluate.h"
 
@@ -90,6 +90,7 @@ struct Loops {
     for (const Axis& axis : b.reduce_axes) at.push_back(axis.symbol);
     const Scalar* value = body(at);
     buffer(id).body = value;
+    if (op == ReduceOp::ArgMax || op == ReduceOp::ArgMin) buffer(id).accumulate = value->dtype;
     return id;
   }
 
@@ -111,173 +112,6 @@ struct Loops {
 
  private:
   int32_t n_inputs_ = 0;
-};
-
-// ---- Evaluation of loop programs: one buffer after the other, element by element.
-
-using Values = std::vector<Number>;   // of a buffer, in row-major order of its logical indices
-
-class LoopEvaluation {
- public:
-  LoopEvaluation(const loop::LoopProgram& program, std::vector<Values> inputs, std::function<int64_t(Expr)> value_of = {})
-      : program_(program), inputs_(std::move(inputs)), value_of_(std::move(value_of)) {}
-
-  const Values& of(int32_t id) {
-    auto& known = values_[id];
-    if (!known.empty()) return known;
-    const Buffer& b = program_.buffers[static_cast<size_t>(id)];
-    if (b.kind == BufferKind::Input) return known = inputs_[static_cast<size_t>(b.input)];
-    Values made = compute(b);
-    return values_[id] = std::move(made);
-  }
-
-  int64_t value(Expr e) {
-    return sym::evaluate(e, [&](Expr s) -> int64_t {
-      const auto it = at_.find(s);
-      return it != at_.end() ? it->second : value_of_(s);
-    });
-  }
-
- private:
-  void for_each(const std::vector<Axis>& axes, size_t k, const std::function<void()>& f) {
-    if (k == axes.size()) return f();
-    const int64_t extent = value(axes[k].extent);
-    for (int64_t i = 0; i < extent; ++i) {
-      at_[axes[k].symbol] = i;
-      for_each(axes, k + 1, f);
-    }
-  }
-
-  int64_t position(const Buffer& b, const std::vector<Expr>& indices) {
-    int64_t flat = 0;
-    for (size_t k = 0; k < indices.size(); ++k) {
-      const int64_t i = value(indices[k]), n = value(b.sizes[k]);
-      if (i < 0 || i >= n) throw std::out_of_range("loop program reads out of bounds");
-      flat = flat * n + i;
-    }
-    return flat;
-  }
-
-  static Number combine(ReduceOp op, DType d, Number a, Number b) {
-    const Number v[] = {a, b};
-    switch (op) {
-      case ReduceOp::Sum: return loop::compute(ScalarOp::Add, d, d, v);
-      case ReduceOp::Prod: return loop::compute(ScalarOp::Mul, d, d, v);
-      case ReduceOp::Max: return loop::compute(ScalarOp::Maximum, d, d, v);
-      case ReduceOp::Min: return loop::compute(ScalarOp::Minimum, d, d, v);
-      case ReduceOp::Any: return loop::compute(ScalarOp::BitOr, d, d, v);
-      case ReduceOp::All: return loop::compute(ScalarOp::BitAnd, d, d, v);
-      case ReduceOp::Xor: return loop::compute(ScalarOp::BitXor, d, d, v);
-      case ReduceOp::ArgMax: case ReduceOp::ArgMin: break;
-    }
-    throw std::logic_error("no combination");
-  }
-
-  Values compute(const Buffer& b) {
-    // Producers first: the recursion below must not disturb the current indices.
-    const auto need = [&](const Scalar* body) {
-      if (body == nullptr) return;
-      visit(body, [&](const Scalar& s) {
-        if (s.op != ScalarOp::Load) return;
-        auto saved = at_;
-        of(s.buffer);
-        at_ = std::move(saved);
-      });
-    };
-    need(b.body);
-    need(b.update);
-    for (const Binding& binding : b.update_bindings) need(binding.value);
-    for (const loop::Piece& p : b.pieces) need(p.body);
-    Values out;
-    switch (b.kind) {
-      case BufferKind::Pointwise: case BufferKind::Scatter:
-        for_each(b.axes, 0, [&] { out.push_back(scalar(b.body)); });
-        break;
-      case BufferKind::Reduction: for_each(b.axes, 0, [&] { out.push_back(reduce(b)); }); break;
-      case BufferKind::Cat:
-        for_each(b.axes, 0, [&] {
-          const int64_t i = at_[b.axes[static_cast<size_t>(b.cat_axis)].symbol];
-          for (const loop::Piece& p : b.pieces)
-            if (i >= value(p.begin) && i < value(p.begin) + value(p.extent)) return out.push_back(scalar(p.body));
-          throw std::logic_error("a gap between pieces");
-        });
-        break;
-      case BufferKind::Scan: out = scan(b); break;
-      case BufferKind::Input: case BufferKind::Extern: throw std::logic_error("no value");
-    }
-    if (b.kind == BufferKind::Scatter)
-      for_each(b.update_axes, 0, [&] {
-        for (const Binding& binding : b.update_bindings) at_[binding.symbol] = scalar(binding.value).integer;
-        Number& place = out[static_cast<size_t>(position(b, b.update_at))];
-        const Number update = scalar(b.update);
-        place = b.accumulate_updates ? loop::convert(combine(b.reduce, b.dtype, place, update), b.dtype, b.dtype) : update;
-      });
-    return out;
-  }
-
-  Number reduce(const Buffer& b) {
-    const bool arg = b.reduce == ReduceOp::ArgMax || b.reduce == ReduceOp::ArgMin;
-    Number running;
-    bool started = false;
-    int64_t n = 0, best = 0;
-    for_each(b.reduce_axes, 0, [&] {
-      const Number next = arg ? scalar(b.body) : loop::convert(scalar(b.body), b.body->dtype, b.accumulate);
-      if (!started) {
-        running = next;
-      } else if (!arg) {
-        running = combine(b.reduce, b.accumulate, running, next);
-      } else {
-        const double x = loop::as_double(next, b.body->dtype), y = loop::as_double(running, b.body->dtype);
-        const bool better = std::isnan(x) ? !std::isnan(y) : b.reduce == ReduceOp::ArgMax ? x > y : x < y;
-        if (better) running = next, best = n;
-      }
-      started = true;
-      ++n;
-    });
-    if (arg) return {.integer = best};
-    if (!started) running = b.reduce == ReduceOp::Prod ? loop::number_of(b.accumulate, 1) : loop::number_of(b.accumulate, 0);
-    return loop::convert(running, b.accumulate, b.dtype);
-  }
-
-  Values scan(const Buffer& b) {
-    const auto axis = static_cast<size_t>(b.scan_axis);
-    Values out;
-    for_each(b.axes, 0, [&] {
-      const int64_t last = at_[b.axes[axis].symbol];
-      Number running = b.reduce == ReduceOp::Prod ? loop::number_of(b.accumulate, 1) : loop::number_of(b.accumulate, 0);
-      for (int64_t i = 0; i < last + (b.exclusive ? 0 : 1); ++i) {
-        at_[b.axes[axis].symbol] = i;
-        const Number next = loop::convert(scalar(b.body), b.body->dtype, b.accumulate);
-        running = i == 0 ? next : combine(b.reduce, b.accumulate, running, next);
-      }
-      at_[b.axes[axis].symbol] = last;
-      out.push_back(loop::convert(running, b.accumulate, b.dtype));
-    });
-    return out;
-  }
-
-  Number scalar(const Scalar* s) {
-    switch (s->op) {
-      case ScalarOp::Constant: return {s->real, s->integer};
-      case ScalarOp::Index: return {.integer = value(s->indices[0])};
-      case ScalarOp::Load: {
-        if (!s->operands.empty() && scalar(s->operands[0]).integer == 0) return scalar(s->operands[1]);
-        for (const Binding& b : s->bindings) at_[b.symbol] = scalar(b.value).integer;
-        return of(s->buffer)[static_cast<size_t>(position(program_.buffers[static_cast<size_t>(s->buffer)], s->indices))];
-      }
-      case ScalarOp::Cast: return loop::convert(scalar(s->operands[0]), s->operands[0]->dtype, s->dtype);
-      default: break;
-    }
-    std::vector<Number> operands;
-    for (const Scalar* operand : s->operands) operands.push_back(scalar(operand));
-    return loop::compute(s->op, s->dtype, s->operands.back()->dtype, operands);
-  }
-
-  const loop::LoopProgram& program_;
-  std::vector<Values> inputs_;
-  std::function<int64_t(Expr)> value_of_;
-  std::unordered_map<int32_t, Values> values_;
-  std::unordered_map<Expr, int64_t> at_;
 };
 
 // ---- Both evaluations of one program on the same inputs
@@ -310,7 +144,7 @@ struct Check {
     if (!scheduled.ok()) return scheduled.why().reason;
     program = std::move(scheduled).value();
     if (std::string problems = schedule::verify(program); !problems.empty()) return problems;
-    std::vector<Values> values;
+    std::vector<loop::HostTensor> values;
     std::vector<std::vector<std::byte>> bytes;
     uint32_t state = seed;
     for (const Buffer& b : loops.program->buffers) {
@@ -324,7 +158,7 @@ struct Check {
         reach += (sizes.back() - 1) * strides.back();
       }
       std::vector<std::byte> memory(static_cast<size_t>(std::max<int64_t>(reach, 0) * size_of(b.dtype)));
-      Values list;
+      loop::HostTensor list{b.dtype, sizes, {}};
       for (int64_t i = 0; i < n; ++i) {
         int64_t rest = i, at = 0;
         for (size_t k = sizes.size(); k-- > 0;) {
@@ -334,7 +168,7 @@ struct Check {
         state = state * 1664525 + 1013904223;
         const Number x = element(b.dtype, state >> 8);
         write(memory.data() + at * size_of(b.dtype), b.dtype, x);
-        list.push_back(x);
+        list.data.push_back(x);
       }
       values.push_back(std::move(list));
       bytes.push_back(std::move(memory));
@@ -347,9 +181,11 @@ struct Check {
     } catch (const std::exception& e) {
       return std::string(e.what()) + "\n" + schedule::print(program);
     }
-    LoopEvaluation wanted(*loops.program, values, value_of);
+    std::vector<int64_t> sizes;
+    for (Expr symbol : loops.program->env->symbols()) sizes.push_back(value_of(symbol));
+    const loop::Evaluation wanted = loop::evaluate(*loops.program, sizes, values);
     for (size_t o = 0; o < program.outputs.size(); ++o)
-      if (std::string problem = compare(wanted, evaluation, program.outputs[o], tolerance); !problem.empty())
+      if (std::string problem = compare(wanted.outputs[o], evaluation, program.outputs[o], tolerance); !problem.empty())
         return "output " + std::to_string(o) + ": " + problem + "\n" + schedule::print(program);
     return "";
   }
@@ -384,17 +220,17 @@ struct Check {
     }
   }
 
-  std::string compare(LoopEvaluation& wanted, const schedule::Evaluation& got, const loop::View& view, double tolerance) const {
-    const Buffer& b = loops.program->buffers[static_cast<size_t>(view.buffer)];
-    const Values& values = wanted.of(view.buffer);
+  std::string compare(const loop::HostTensor& wanted, const schedule::Evaluation& got, const loop::View& view,
+                      double tolerance) const {
     const std::byte* memory = got.memory(view);
-    for (size_t i = 0; i < values.size(); ++i) {
+    const DType dtype = wanted.dtype;
+    for (size_t i = 0; i < wanted.data.size(); ++i) {
       int64_t rest = static_cast<int64_t>(i), at = 0;
-      for (size_t k = b.sizes.size(); k-- > 0;) {
-        at += rest % number(b.sizes[k]) * number(program.buffers[static_cast<size_t>(view.buffer)].strides[k]);
-        rest /= number(b.sizes[k]);
+      for (size_t k = wanted.sizes.size(); k-- > 0;) {
+        at += rest % wanted.sizes[k] * number(view.strides[k]);
+        rest /= wanted.sizes[k];
       }
-      const double x = loop::as_double(values[i], b.dtype), y = loop::as_double(read(memory + at * size_of(b.dtype), b.dtype), b.dtype);
+      const double x = loop::as_double(wanted.data[i], dtype), y = loop::as_double(read(memory + at * size_of(dtype), dtype), dtype);
       if (std::isnan(x) && std::isnan(y)) continue;
       if (!(std::abs(x - y) <= tolerance * (1 + std::abs(x))) && x != y)
         return "element " + std::to_string(i) + " is " + std::to_string(y) + ", not " + std::to_string(x);
