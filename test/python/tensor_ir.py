@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BRAZE_BUILD", ROOT / "build" / "release"))
@@ -56,6 +57,10 @@ def argument_text(value, names):
         return DTYPES[value]
     if isinstance(value, str):
         return f'"{value}"'
+    if isinstance(value, torch.device):
+        return f"@{value}"
+    if isinstance(value, torch.layout):
+        return "layout(0)"
     for text, memory_format in FORMATS.items():
         if value is memory_format:
             return text
@@ -70,22 +75,61 @@ def tensors_in(value):
             yield from tensors_in(item)
 
 
+class Recorder(TorchDispatchMode):
+    """Records the calls that run under it, each with the types that eager gives."""
+
+    def __init__(self, inputs):
+        super().__init__()
+        self.inputs, self.names, self.lines, self.declared, self.kept = inputs, {}, [], {}, list(inputs)
+        for i, tensor in enumerate(inputs):
+            self.names[id(tensor)] = f"%x{i}"
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        assert not op._schema.is_mutable, op
+        result = op(*args, **(kwargs or {}))
+        self.add(op, args, kwargs or {}, result)
+        return result
+
+    def add(self, op, args, kwargs, result):
+        results = list(tensors_in(result))
+        self.kept += results      # ids must stay taken
+        heads = []
+        for tensor in results:
+            self.names[id(tensor)] = f"%{len(self.names)}"
+            heads.append(self.names[id(tensor)])
+        name = str(op).removesuffix(".default")
+        if not known(op):
+            self.declared[name] = f"op {op._schema}\n"
+        words = [argument_text(a, self.names) for a in args]
+        words += [f"{k}={argument_text(v, self.names)}" for k, v in kwargs.items()]
+        self.lines.append(f"  {', '.join(heads)} = {name}({', '.join(words)}) : {', '.join(map(type_text, results))}\n")
+
+    def text(self, outputs):
+        parameters = ", ".join(f"{self.names[id(t)]}: {type_text(t)}" for t in self.inputs)
+        returned = ", ".join(self.names[id(t)] for t in outputs)
+        return (f"{''.join(self.declared.values())}graph @recorded({parameters}) {{\n{''.join(self.lines)}"
+                f"  return {returned}\n}}\n")
+
+
+def record(function, inputs):
+    """(text, results) of a function of tensors that calls functional ops only."""
+    recorder = Recorder(inputs)
+    with torch.no_grad(), recorder:
+        results = list(tensors_in(function(*inputs)))
+    return recorder.text(results), results
+
+
 def graph_of_call(op, args, kwargs):
-    """(text, inputs, results) of the graph that makes this one call, with the types that eager gives."""
+    """(text, inputs, results) of the graph that makes this one call."""
     inputs = []
     for tensor in tensors_in([*args, *kwargs.values()]):
         if not any(tensor is other for other in inputs):
             inputs.append(tensor)
-    names = {id(tensor): f"%x{i}" for i, tensor in enumerate(inputs)}
-    results = list(tensors_in(op(*args, **kwargs)))
-    name = str(op).removesuffix(".default")
-    words = [argument_text(a, names) for a in args] + [f"{k}={argument_text(v, names)}" for k, v in kwargs.items()]
-    heads = ", ".join(f"%{i}" for i in range(len(results)))
-    declared = "" if known(op) else f"op {op._schema}\n"
-    parameters = ", ".join(f"{names[id(t)]}: {type_text(t)}" for t in inputs)
-    types = ", ".join(type_text(t) for t in results)
-    return (f"{declared}graph @call({parameters}) {{\n  {heads} = {name}({', '.join(words)}) : {types}\n"
-            f"  return {heads}\n}}\n", inputs, results)
+    recorder = Recorder(inputs)
+    result = op(*args, **kwargs)
+    recorder.add(op, args, kwargs, result)
+    results = list(tensors_in(result))
+    return recorder.text(results), inputs, results
 
 
 def known(op):

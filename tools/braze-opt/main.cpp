@@ -1,113 +1,214 @@
-// braze-opt: reads a tensor graph as text, runs passes over it, prints it. What FileCheck tests drive.
+// braze-opt: reads tensor IR text, carries out the named steps in order, prints the result.
 //
-//   braze-opt [--passes=NAME,...|before|after] [--decompose[=core]] [--verify] [--list] [FILE]
+//   braze-opt [options] [FILE]          FILE or "-": standard input
+//     --passes=a,b,c       runs these graph passes; "decompose" is one of the names, "before" and "after" whole stages
+//     --verify             checks the graph after reading and after each pass
+//     --types              prints the result types of each node instead of the graph
+//     --lower              prints the loop IR
+//     --schedule           prints the scheduled program
+//     --emit               prints the C++ text of its kernels
+//     --threads=N          of the target (1)
+//     --vector-bytes=N     of the target (this machine's)
+//     --split              handles parts between lines "// -----" one by one
+//     --list               names the passes
 //
-// Steps run in the order given; a FILE of "-" or none is standard input. Several graphs are separated by lines "// ---".
+// Problems go to standard error, or with --split to standard output in the part's place; the exit status is then 1.
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <iterator>
-#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "braze/codegen/codegen.h"
 #include "braze/decompose/decompose.h"
 #include "braze/graph/text.h"
+#include "braze/loop/loop_ir.h"
 #include "braze/rewrite/pass_manager.h"
+#include "braze/schedule/program.h"
 #include "braze/support/check.h"
 
 namespace {
 
-using braze::graph::Graph;
-using Step = std::function<void(Graph&)>;
+using namespace braze;
 
-std::vector<std::string> split(const std::string& text, char separator) {
+enum class Output { Graph, Types, Loops, Schedule, Text };
+
+struct Options {
+  std::vector<std::string> passes;
+  Output output = Output::Graph;
+  bool verify = false;
+  bool split = false;
+  int threads = 1;
+  int vector_bytes = 0;
+  std::string file = "-";
+};
+
+class Problem : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> out;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) out.push_back(part);
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    if (comma != 0) out.emplace_back(text.substr(0, comma));
+    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+  }
   return out;
 }
 
-void run_passes(Graph& graph, const std::string& name) {
-  using braze::rewrite::Stage;
-  if (name == "before" || name == "after")
-    braze::rewrite::run_passes(graph, name == "before" ? Stage::Before : Stage::After, {.verify = true});
-  else
-    braze::rewrite::run_pass(graph, name, {.verify = true});
+int number_of(std::string_view option, std::string_view text) {
+  try {
+    return std::stoi(std::string(text));
+  } catch (const std::logic_error&) {
+    throw Problem(fmt::format("{} needs a number", option));
+  }
 }
 
-void decompose(Graph& graph, bool target) {
-  braze::decompose::Report report = braze::decompose::decompose(graph, {.target = target});
-  for (const std::string& problem : report.failed) std::cerr << "braze-opt: " << problem << "\n";
+Options parse_options(int argc, char** argv) {
+  Options out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const size_t equals = word.find('=');
+    const std::string_view name = word.substr(0, equals);
+    const std::string_view value = equals == std::string_view::npos ? std::string_view{} : word.substr(equals + 1);
+    if (name == "--passes") out.passes = words_of(value);
+    else if (name == "--verify") out.verify = true;
+    else if (name == "--types") out.output = Output::Types;
+    else if (name == "--lower") out.output = Output::Loops;
+    else if (name == "--schedule") out.output = Output::Schedule;
+    else if (name == "--emit") out.output = Output::Text;
+    else if (name == "--threads") out.threads = number_of(name, value);
+    else if (name == "--vector-bytes") out.vector_bytes = number_of(name, value);
+    else if (name == "--split") out.split = true;
+    else if (name.starts_with("--")) throw Problem(fmt::format("unknown option {}", word));
+    else out.file = word;
+  }
+  return out;
 }
 
-void verify(const Graph& graph) {
-  std::string problems = braze::graph::verify(graph);
-  if (!problems.empty()) throw braze::InternalError("not well formed:\n" + problems);
+std::string read_text(const std::string& file) {
+  if (file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream stream(file);
+  if (!stream) throw Problem(fmt::format("cannot read {}", file));
+  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 void list_passes() {
-  for (const braze::rewrite::Pass& pass : braze::rewrite::all_passes())
-    std::cout << pass.name << (pass.default_on ? "" : " (off)") << ": " << pass.about << "\n";
+  for (const rewrite::Pass& pass : rewrite::all_passes()) fmt::print("{:<28} {}\n", pass.name, pass.about);
+  fmt::print("{:<28} {}\n", "decompose", "replaces composite ops by primitive ones");
 }
 
-std::vector<std::string> read_graphs(std::istream& in) {
-  std::vector<std::string> graphs(1);
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("// ---")) graphs.emplace_back();
-    else if (!line.starts_with("//")) graphs.back() += line + "\n";
-  }
-  return graphs;
+void check(const graph::Graph& graph, std::string_view when) {
+  const std::string problems = graph::verify(graph);
+  if (!problems.empty()) throw Problem(fmt::format("{}:\n{}", when, problems));
 }
 
-int run(const std::vector<std::string>& words) {
-  std::vector<Step> steps;
-  std::string file = "-";
-  for (const std::string& word : words) {
-    if (word == "--list") {
-      list_passes();
-      return 0;
+void run_pass(graph::Graph& graph, const std::string& name, const Options& options) {
+  if (name == "decompose") {
+    for (const std::string& failed : decompose::decompose(graph).failed) fmt::print(stderr, "decompose: {}\n", failed);
+  } else if (name == "before" || name == "after") {
+    rewrite::run_passes(graph, name == "before" ? rewrite::Stage::Before : rewrite::Stage::After,
+                        {.enable = {}, .disable = {}, .verify = options.verify});
+  } else {
+    rewrite::run_pass(graph, name);
+  }
+  if (options.verify) check(graph, "after " + name);
+}
+
+std::string types_of(const graph::Graph& graph) {
+  std::string out;
+  for (const graph::Node* node : graph.nodes) {
+    const char* separator = "";
+    for (const graph::Value* result : node->results) {
+      out += separator + graph::print(result->type);
+      separator = ", ";
     }
-    if (word == "--verify") {
-      steps.push_back(verify);
-    } else if (word == "--decompose" || word == "--decompose=core") {
-      steps.push_back([target = word == "--decompose"](Graph& graph) { decompose(graph, target); });
-    } else if (word.starts_with("--passes=")) {
-      for (const std::string& name : split(word.substr(9), ','))
-        steps.push_back([name](Graph& graph) { run_passes(graph, name); });
-    } else if (word.starts_with("--")) {
-      std::cerr << "braze-opt: unknown option " << word << "\n";
-      return 2;
-    } else {
-      file = word;
+    out += '\n';
+  }
+  return out;
+}
+
+std::string kernels_of(const schedule::Program& program, const schedule::Target& target) {
+  std::vector<const schedule::Kernel*> kernels;
+  std::vector<std::string> names;
+  for (const schedule::Kernel& kernel : program.kernels) {
+    names.push_back("kernel" + std::to_string(kernels.size()));
+    kernels.push_back(&kernel);
+  }
+  return codegen::emit_cpp(kernels, names, target);
+}
+
+std::string process(std::string_view text, const Options& options) {
+  const std::unique_ptr<graph::Graph> graph = graph::parse(text);
+  if (options.verify) check(*graph, "as read");
+  for (const std::string& pass : options.passes) run_pass(*graph, pass, options);
+  if (options.output == Output::Graph) return graph::print(*graph);
+  if (options.output == Output::Types) return types_of(*graph);
+
+  Result<loop::LoopProgram> lowered = loop::lower(*graph);
+  if (!lowered.ok()) throw Problem(lowered.why().reason);
+  auto loops = std::make_shared<loop::LoopProgram>(std::move(lowered).value());
+  if (options.verify)
+    if (const std::string problems = loop::verify(*loops); !problems.empty()) throw Problem(problems);
+  if (options.output == Output::Loops) return loop::print(*loops);
+
+  schedule::Target target = schedule::cpu_target(options.threads);
+  if (options.vector_bytes != 0) target.vector_bytes = options.vector_bytes;
+  Result<schedule::Program> program = schedule::schedule(loops, target);
+  if (!program.ok()) throw Problem(program.why().reason);
+  if (options.verify)
+    if (const std::string problems = schedule::verify(*program); !problems.empty()) throw Problem(problems);
+  if (options.output == Output::Schedule) return schedule::print(*program);
+  return kernels_of(*program, target);
+}
+
+// The parts between lines "// -----".
+std::vector<std::string_view> parts_of(std::string_view text) {
+  constexpr std::string_view kLine = "\n// -----\n";
+  std::vector<std::string_view> out;
+  for (size_t at; (at = text.find(kLine)) != std::string_view::npos; text.remove_prefix(at + kLine.size()))
+    out.push_back(text.substr(0, at + 1));
+  out.push_back(text);
+  return out;
+}
+
+int run(const Options& options) {
+  const std::string text = read_text(options.file);
+  if (!options.split) {
+    std::cout << process(text, options);
+    return 0;
+  }
+  int status = 0;
+  const char* separator = "";
+  for (const std::string_view part : parts_of(text)) {
+    std::cout << separator;
+    separator = "// -----\n";
+    try {
+      std::cout << process(part, options);
+    } catch (const std::exception& e) {
+      std::cout << "error: " << e.what() << "\n";
+      status = 1;
     }
   }
-  std::ifstream opened;
-  if (file != "-") {
-    opened.open(file);
-    if (!opened) {
-      std::cerr << "braze-opt: cannot read " << file << "\n";
-      return 2;
-    }
-  }
-  for (const std::string& text : read_graphs(file == "-" ? std::cin : opened)) {
-    if (text.find_first_not_of(" \n") == std::string::npos) continue;
-    std::unique_ptr<Graph> graph = braze::graph::parse(text);
-    verify(*graph);
-    for (const Step& step : steps) step(*graph);
-    verify(*graph);
-    std::cout << braze::graph::print(*graph);
-  }
-  return 0;
+  return status;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return run(std::vector<std::string>(argv + 1, argv + argc));
-  } catch (const std::exception& error) {
-    std::cerr << "braze-opt: " << error.what() << "\n";
+    if (argc == 2 && std::string_view(argv[1]) == "--list") {
+      list_passes();
+      return 0;
+    }
+    return run(parse_options(argc, argv));
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "braze-opt: {}\n", e.what());
     return 1;
   }
 }

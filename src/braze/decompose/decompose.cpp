@@ -83,7 +83,7 @@ Report decompose(Graph& graph, const Options& options) {
       undo(graph, b.made());
       if (!problem.empty()) {
         report.failed.push_back(node->op->name + ": " + problem);
-        log(Topic::kPostGrad, "decomposition failed: " + report.failed.back());
+        if (log_enabled(Topic::kPostGrad)) log(Topic::kPostGrad, "decomposition failed: " + report.failed.back());
       }
       ++it;
       continue;

@@ -53,13 +53,14 @@ Replacement negative_log_likelihood(Builder& b, const Node& node) {
   loss = b(OpId::masked_fill_Scalar, {loss, ignored, graph::int_argument(0)});
   DType dtype = node.result(0)->type.dtype;
   Value* total = nullptr;
-  if (*reduction == 0) {
+  if (*reduction == 0 && x->type.dim() > 1) {
     if (b.graph().has_uses(node.result(1)))
       total = b.full(node.result(1)->type.sizes, 0.0, node.result(1)->type.dtype, x->type.device);
     return {b.cast(loss, dtype), total};
   }
   if (factors == nullptr) factors = b.cast(b(OpId::logical_not, {ignored}), wide->type.dtype);
   total = b.sum(factors, every_dim(factors), false);
+  if (*reduction == 0) return {b.cast(loss, dtype), b.cast(total, node.result(1)->type.dtype)};
   Value* sum = b.sum(loss, every_dim(loss), false);
   if (*reduction == 1) sum = b.div(sum, total);
   return {b.cast(sum, dtype), b.cast(total, node.result(1)->type.dtype)};

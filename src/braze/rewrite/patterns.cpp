@@ -2,6 +2,7 @@
 
 #include "braze/rewrite/pass_manager.h"
 #include "braze/rewrite/storage.h"
+#include "braze/support/check.h"
 
 namespace braze::rewrite {
 
@@ -127,7 +128,12 @@ bool patterns(graph::Graph& graph) {
       Match match;
       if (!row.pattern.matches(node->result(), match)) continue;
       Builder b(graph, node);
-      Value* made = row.rewrite(b, match);
+      Value* made = nullptr;
+      try {
+        made = row.rewrite(b, match);
+      } catch (const InternalError&) {
+        // An op of the replacement has no type rule for these arguments: the pattern does not apply.
+      }
       if (made != nullptr && made->type.dtype == node->result()->type.dtype &&
           made->type.sizes == node->result()->type.sizes)
         made = b.with_layout(made, node->result()->type);
