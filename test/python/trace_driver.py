@@ -50,6 +50,16 @@ class Traced:
 
     def __init__(self, fn, args, modules=(), dynamic=False, storage_bases=False):
         self.trace = t = _trace_test.Trace(dynamic=dynamic, storage_bases=storage_bases)
+        self.wants_storage_bases = False
+        try:
+            self._trace(fn, args, modules)
+        except RuntimeError:
+            self.wants_storage_bases = t.wants_storage_bases()
+            t.close()
+            raise
+
+    def _trace(self, fn, args, modules):
+        t = self.trace
         stand_ins = {}
 
         def wrap(x, name, argument):
@@ -79,7 +89,6 @@ class Traced:
                 raise Refused(str(e)) from None
             raise
         finally:
-            self.wants_storage_bases = t.wants_storage_bases()
             for tensors, key, value in swapped:
                 tensors[key] = value
         self.leaves, self.spec = pytree.tree_flatten(result)
@@ -87,7 +96,6 @@ class Traced:
         try:
             self.info = t.finish(self.outputs)
         except RuntimeError as e:
-            self.wants_storage_bases = t.wants_storage_bases()
             if "Unsupported" in str(e):
                 raise Refused(str(e)) from None
             raise

@@ -68,6 +68,7 @@ class Trace {
     return py::reinterpret_steal<py::object>(result->release());
   }
 
+  void close() { session_.reset(); }
   bool is_traced(py::object object) const { return session_->is_traced(object.ptr()); }
   bool wants_storage_bases() const { return session_->retry_with_storage_bases(); }
 
@@ -156,6 +157,7 @@ PYBIND11_MODULE(_trace_test, m) {
       .def("stand_in", &Trace::stand_in, py::arg("tensor"), py::arg("name") = "", py::arg("argument") = -1)
       .def("call", &Trace::call)
       .def("attribute", &Trace::attribute)
+      .def("close", &Trace::close)
       .def("is_traced", &Trace::is_traced)
       .def("wants_storage_bases", &Trace::wants_storage_bases)
       .def("finish", &Trace::finish)

@@ -30,6 +30,7 @@ class GraphExecutor final : public Executable {
     plan_.aliases = graph_->aliases;
     plan_.mutations = graph_->mutations;
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
+    for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
     number_values();
     for (const graph::OutputAlias& alias : plan_.aliases) register_alias(alias);
   }

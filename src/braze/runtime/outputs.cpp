@@ -21,9 +21,15 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
                     std::span<const at::Tensor> new_values, const SizeValue& size_value,
                     std::vector<at::Tensor>& outputs, std::vector<int32_t>& same_input) {
   for (size_t i = 0; i < plan.mutations.size(); ++i) {
-    at::Tensor target = callers[static_cast<size_t>(plan.mutations[i].input)];
+    const auto input = static_cast<size_t>(plan.mutations[i].input);
+    at::Tensor target = callers[input];
     c10::AutoGradMode no_grad(!plan.mutations[i].under_no_grad);
-    target.copy_(new_values[i]);
+    if (plan.inputs[input] == InputBinding::Kind::StorageBase) {
+      bind({InputBinding::Kind::StorageBase, 0, {}}, target).copy_(new_values[i]);
+      target.unsafeGetTensorImpl()->bump_version();
+    } else {
+      target.copy_(new_values[i]);
+    }
   }
   for (const graph::OutputAlias& alias : plan.aliases) {
     const auto output = static_cast<size_t>(alias.output);

@@ -18,6 +18,7 @@ namespace braze::runtime {
 struct OutputPlan {
   std::vector<graph::OutputAlias> aliases;
   std::vector<graph::Mutation> mutations;    // values are not used here
+  std::vector<InputBinding::Kind> inputs;    // of each graph input
   int64_t n_outputs = 0;                     // asked for by the caller; graph outputs beyond are bases of aliases
 };
 

@@ -104,6 +104,7 @@ class ProgramExecutor final : public Executable {
     CHECK(kernels_.size() == program.kernels.size());
     plan_.aliases = graph.aliases;
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
+    for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
     for (const schedule::BufferPlan& buffer : program.buffers) buffers_.push_back(make_buffer(buffer));
     for (size_t i = 0; i < program.buffers.size(); ++i)
       if (program.buffers[i].input >= 0) input_buffers_.emplace_back(program.buffers[i].input, static_cast<int32_t>(i));

@@ -51,6 +51,16 @@ void refuse_repeated_storage(const std::vector<Written>& written) {
       unsupported("an operator that writes the same memory through two of its arguments");
 }
 
+// Eager refuses to write one element twice through an expanded tensor.
+void refuse_expanded(const std::vector<Written>& written) {
+  for (const Written& w : written) {
+    const c10::SymIntArrayRef strides = w.tensor.sym_strides();
+    for (size_t d = 0; d < w.sizes.size(); ++d)
+      if (strides[d].maybe_as_int() == 0 && w.sizes[d].maybe_as_int().value_or(2) > 1)
+        unsupported("a write to an expanded tensor, whose elements share memory");
+  }
+}
+
 // x.add_(y): the result must have x's sizes. Functionalization would let x grow.
 void check_sizes(const std::vector<Written>& written) {
   for (const Written& w : written)
@@ -95,6 +105,7 @@ void mutable_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack)
     const std::vector<Written> written =
         written_arguments(schema, torch::jit::last(*stack, schema.arguments().size()));
     if (written.size() > 1) refuse_repeated_storage(written);
+    if (!changes_metadata(op)) refuse_expanded(written);
     const int64_t first_new_id = recorder->next_value_id();
     op.redispatchBoxed(keys & kAfterEntry, stack);
     if (is_in_place(schema) && !changes_metadata(op)) check_sizes(written);

@@ -92,7 +92,8 @@ ModeGuard::ModeGuard()
       cuda_dtype_(at::autocast::get_autocast_dtype(c10::kCUDA)),
       default_dtype_(c10::get_default_dtype_as_scalartype()) {}
 
-ModeGuard::~ModeGuard() {
+void ModeGuard::restore() {
+  if (std::exchange(restored_, true)) return;
   c10::AutogradState::set_tls_state(autograd_);
   at::autocast::set_autocast_enabled(c10::kCPU, cpu_autocast_);
   at::autocast::set_autocast_enabled(c10::kCUDA, cuda_autocast_);

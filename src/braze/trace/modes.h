@@ -16,11 +16,12 @@ std::string describe_modes(uint64_t modes);
 // Why nothing can be traced in this state (dispatch modes, functorch levels); empty if it can.
 std::string modes_obstacle();
 
-// Saves the state that traced code may change (it enters modes for real) and restores it when it dies.
+// Saves the state that traced code may change (it enters modes for real); restores it once, at the latest when it dies.
 class ModeGuard {
  public:
   ModeGuard();
-  ~ModeGuard();
+  ~ModeGuard() { restore(); }
+  void restore();
   ModeGuard(const ModeGuard&) = delete;
   ModeGuard& operator=(const ModeGuard&) = delete;
 
@@ -29,6 +30,7 @@ class ModeGuard {
   c10::impl::LocalDispatchKeySet keys_;
   bool cpu_autocast_, cuda_autocast_, autocast_cache_;
   at::ScalarType cpu_dtype_, cuda_dtype_, default_dtype_;
+  bool restored_ = false;
 };
 
 }  // namespace braze::trace

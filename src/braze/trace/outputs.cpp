@@ -304,7 +304,9 @@ std::vector<MemoryGroup> Session::memory_groups() const {
 
 Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* const> objects) {
   CHECK(!finished_);
-  if (pack_modes() != start_modes_) return Unsupported{"a torch mode that was entered is not left again", ""};
+  const uint64_t modes_now = pack_modes();
+  mode_guard_.restore();
+  if (modes_now != start_modes_) return Unsupported{"a torch mode that was entered is not left again", ""};
   try {
     size_t n_outputs = objects.size();
     {
