@@ -45,6 +45,17 @@ void collect(Work& work) {
   }
 }
 
+// Forgets users whose values nobody needs; `users` of a dead buffer is empty and `required` is false.
+void drop_dead(Work& work) {
+  for (size_t k = work.order.size(); k-- > 0;) {
+    const int32_t id = work.order[k];
+    BufferInfo& info = work.at(id);
+    if (!work.is_computed(id) || info.required || !info.users.empty()) continue;
+    for (int32_t read : info.reads) std::erase(work.at(read).users, id);
+    info.reads.clear();
+  }
+}
+
 // How a user reads a buffer: how often the buffer's body would be evaluated if it were written into the user's.
 struct Use {
   double evaluations = 0;
@@ -112,6 +123,7 @@ bool better_written_in(Work& work, const Buffer& b) {
 
 void choose(Work& work) {
   collect(work);
+  drop_dead(work);
   for (const int32_t id : work.order) {
     const Buffer& b = work.buffer(id);
     BufferInfo& info = work.at(id);

@@ -159,9 +159,8 @@ class Planner {
   // ---- Choice of the vector axis
 
   bool is_flat() const {
-    return std::ranges::all_of(nest_.stages, [](const NestStage& s) {
-      return s.loops.empty() && s.kept.empty() && s.accumulators.empty();
-    });
+    return nest_.stages.size() == 1 && nest_.stages[0].loops.empty() && nest_.stages[0].kept.empty() &&
+           nest_.stages[0].accumulators.empty();
   }
 
   static double score(Walk walk, bool is_store) {
@@ -210,7 +209,6 @@ class Planner {
     plan_.kept.resize(nest_.stages.size());
     plan_.loops.resize(nest_.stages.size());
     if (rows_.empty()) return;
-    CHECK(nest_.stages.size() == 1u);
     choose_last(rows_, 0, true);
     const Axis vector = rows_.back();
     if (rows_.size() == 1) {
