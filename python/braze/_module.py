@@ -46,8 +46,9 @@ def _optimized_class(cls: type) -> type:
     known = _classes.get(cls)
     made = known() if known is not None else None
     if made is None:
-        namespace = {"__slots__": (), "__module__": cls.__module__, "__doc__": cls.__doc__}
-        made = type(cls)(f"Optimized{cls.__name__}", (OptimizedModule, cls), namespace)
+        # The same name: programs print it, and libraries save it as the name of the architecture.
+        namespace = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        made = type(cls)(cls.__name__, (OptimizedModule, cls), namespace)
         _classes[cls] = weakref.ref(made)
     return made
 

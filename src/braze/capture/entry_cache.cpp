@@ -209,6 +209,7 @@ std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call&
   }
 
   auto failure = std::make_shared<const CaptureFailure>(std::move(std::get<CaptureFailure>(outcome)));
+  internal = internal || failure->reason.starts_with("internal error");
   Skip skip{failure->reason, "", failure, internal, PyErr_Occurred() != nullptr};
   if (skip.error_set) return skip;   // an interrupted trace says nothing about the function
   shape->failed++;
