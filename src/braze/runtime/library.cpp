@@ -1,9 +1,11 @@
 #include "braze/runtime/library.h"
 
+#include <array>
 #include <cmath>
 #include <optional>
 
 #include "braze/runtime/cpu/attention.h"
+#include "braze/runtime/cpu/convolution.h"
 #include "braze/runtime/cpu/matmul.h"
 
 namespace braze::runtime {
@@ -109,6 +111,62 @@ class FlashAttention final : public LibraryCall {
   std::optional<double> scale_;
 };
 
+// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups) over two dimensions.
+class Convolution final : public LibraryCall {
+ public:
+  Convolution(std::array<int64_t, 2> stride, std::array<int64_t, 2> padding, std::array<int64_t, 2> dilation, int64_t groups)
+      : stride_(stride), padding_(padding), dilation_(dilation), groups_(groups) {}
+
+  std::string name() const override { return "convolution"; }
+
+  bool accepts(std::span<const StridedData> operands, const StridedData& out) const override {
+    const StridedData& weight = operands[1];
+    int64_t expected = 1;
+    for (size_t d = 4; d-- > 0; expected *= weight.sizes[d])
+      if (weight.sizes[d] > 1 && weight.strides[d] != expected) return false;
+    if (operands.size() == 3 && operands[2].sizes[0] > 1 && operands[2].strides[0] != 1) return false;
+    for (int64_t size : out.sizes)
+      if (size == 0) return false;
+    return true;
+  }
+
+  void run(std::span<const StridedData> operands, const StridedData& out) const override {
+    const auto image = [](const StridedData& t) {
+      return ImageTensor{reinterpret_cast<float*>(t.data), {t.strides[0], t.strides[1], t.strides[2], t.strides[3]}};
+    };
+    const StridedData &in = operands[0], &weight = operands[1];
+    const ConvolutionShape shape{in.sizes[0], in.sizes[1], in.sizes[2], in.sizes[3], out.sizes[1], out.sizes[2], out.sizes[3],
+                                 weight.sizes[2], weight.sizes[3], stride_, padding_, dilation_, groups_};
+    const float* bias = operands.size() == 3 ? reinterpret_cast<const float*>(operands[2].data) : nullptr;
+    convolution(shape, image(in), reinterpret_cast<const float*>(weight.data), bias, image(out));
+  }
+
+ private:
+  std::array<int64_t, 2> stride_, padding_, dilation_;
+  int64_t groups_;
+};
+
+std::optional<std::array<int64_t, 2>> pair_of(const graph::Argument& argument) {
+  if (!argument.is<graph::ArgumentList>()) return std::nullopt;
+  const graph::ArgumentList& list = argument.as<graph::ArgumentList>();
+  if (list.empty() || list.size() > 2) return std::nullopt;
+  const auto first = number(list[0]), last = number(list.back());   // one number stands for both dimensions
+  if (!first || !last) return std::nullopt;
+  return std::array<int64_t, 2>{static_cast<int64_t>(*first), static_cast<int64_t>(*last)};
+}
+
+std::unique_ptr<LibraryCall> convolution_call(const graph::Node& node) {
+  const graph::Argument& input = node.argument("input");
+  if (!input.is<graph::Value*>() || input.as<graph::Value*>()->type.dim() != 4) return nullptr;
+  const graph::Argument& transposed = node.argument("transposed");
+  if (!transposed.is<bool>() || transposed.as<bool>()) return nullptr;
+  const auto stride = pair_of(node.argument("stride")), padding = pair_of(node.argument("padding")),
+             dilation = pair_of(node.argument("dilation"));
+  const auto groups = number(node.argument("groups"));
+  if (!stride || !padding || !dilation || !groups) return nullptr;
+  return std::make_unique<Convolution>(*stride, *padding, *dilation, static_cast<int64_t>(*groups));
+}
+
 std::unique_ptr<LibraryCall> flash_attention(const graph::Node& node) {
   if (number(node.argument("dropout_p")) != 0.0) return nullptr;
   const graph::Argument& scale = node.argument("scale");
@@ -131,6 +189,7 @@ std::unique_ptr<LibraryCall> find_library_call(const graph::Node& node) {
       if (number(node.argument("beta")) != 1.0 || number(node.argument("alpha")) != 1.0) return nullptr;
       return std::make_unique<MatrixProduct>(true, false);
     case OpId::_scaled_dot_product_flash_attention_for_cpu: return flash_attention(node);
+    case OpId::convolution: return convolution_call(node);
     default: return nullptr;   // every other op is ATen's
   }
 }

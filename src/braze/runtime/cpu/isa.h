@@ -16,6 +16,16 @@ struct Isa {
   // C[m, n] (+)= A[m, k] * B[n, k] transposed, both with contiguous rows; then bias and relu.
   void (*dot)(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_stride, const float* b, int64_t b_stride,
               float* c, int64_t c_stride, bool accumulate, const float* bias, bool relu);
+  // C[rows, panel] (+)= sum over taps of A_tap[rows, k] * packed[tap][k][panel], rows <= tile_rows; the rows of A_tap are
+  // at pointers[tap * rows + row].
+  void (*multiply_indirect)(int64_t rows, int64_t taps, int64_t k, const float* const* pointers, const float* packed,
+                            float* c, int64_t c_stride, bool accumulate, const float* bias, bool relu);
+  // Convolution weights w[filter][channel][tap] to out[tap][channel][panel].
+  void (*pack_filters)(const float* w, int64_t filter_stride, int64_t channels, int64_t taps, int64_t filters, float* out);
+  // out[c] = bias[c] + sum of inputs[tap][c] * weights[tap][c]; a null input is padding.
+  void (*depthwise_pixel)(int64_t channels, int64_t taps, const float* const* inputs, const float* weights,
+                          const float* bias, float* out);
+  void (*transpose)(const float* in, int64_t in_stride, int64_t rows, int64_t columns, float* out, int64_t out_stride);
   // row[i] = exp(x[i] - max x) with x = row * scale (+ mask): returns the sum, or 0 if every x is -inf (then row is 0).
   float (*softmax_row)(float* row, int64_t n, float scale, const float* mask);
   // row[i] *= factor
