@@ -167,7 +167,7 @@ def test_decomposition(name):
         torch.manual_seed(i)
         op, args, kwargs = make()
         text, inputs, expected = tensor_ir.graph_of_call(op, args, kwargs)
-        out = tensor_ir.optimize(text, "--verify", "--decompose", "--verify")
+        out = tensor_ir.optimize(text, "--passes=decompose", "--verify")
         sixteen_bit = any(t.dtype in (torch.bfloat16, torch.float16) for t in inputs)
         if not (name in OPAQUE_IN_16_BIT and sixteen_bit):
             assert not re.search(rf" = {re.escape(name)}\(", out), f"not decomposed:\n{text}"

@@ -9,7 +9,7 @@ import tensor_ir
 
 pytestmark = pytest.mark.skipif(not tensor_ir.BRAZE_OPT.exists(), reason="braze-opt is not built")
 aten = torch.ops.aten
-EVERYTHING = ["--passes=before", "--verify", "--decompose", "--verify", "--passes=after", "--verify"]
+EVERYTHING = ["--passes=before,decompose,after", "--verify"]
 
 
 def same_bits(a, b):

@@ -118,7 +118,11 @@ Types flash_attention(const Call& call) {
     return t;
   };
   std::vector<TensorType> out;
-  out.push_back(swapped(contiguous_type(query->dtype, {batch, length, heads, size}, query->device)));
+  // The output is empty_like(query).
+  if (!call.same(query->sizes[3], size)) return unsupported(call, "heads of different widths");
+  TensorType output = contiguous_type(query->dtype, query->sizes, query->device);
+  output.strides = preserved_strides(call, *query);
+  out.push_back(std::move(output));
   const DType accumulated = query->dtype == DType::F64 ? DType::F64 : DType::F32;
   out.push_back(swapped(contiguous_type(accumulated, {batch, length, heads}, query->device)));
   return out;
