@@ -90,10 +90,11 @@ def test_causal_masks_are_recognized(batch):
 def test_masks_that_are_not_causal_stay():
     q = torch.randn(1, 2, 6, 16)
     n = q.shape[2]
-    rows, columns = torch.arange(n)[:, None], torch.arange(n)[None, :]
-    for mask in (lambda: columns < rows + 2, lambda: columns >= rows, lambda: columns != 3):
-        out = check(lambda q, mask=mask: aten._scaled_dot_product_flash_attention_for_cpu(q, q, q, attn_mask=additive(mask())[None, None])[0],
-                    [q], *EVERYTHING, exact=False)
+    for mask in (lambda i, j: j < i + 2, lambda i, j: j >= i, lambda i, j: (j != 3).expand(n, n)):
+        def attention(q, mask=mask):
+            allowed = mask(torch.arange(n)[:, None], torch.arange(n)[None, :])[None, None]
+            return aten._scaled_dot_product_flash_attention_for_cpu(q, q, q, attn_mask=additive(allowed))[0]
+        out = check(attention, [q], *EVERYTHING, exact=False)
         assert "attn_mask" in out
 
 

@@ -78,21 +78,37 @@ bool is_absolute(const Node& node) {
   return node.op->id == graph::OpId::as_strided || node.op->id == graph::OpId::as_strided_scatter;
 }
 
-// Moves the recorded offsets of the views below `value` by `delta`.
-void move_offsets(Value* value, sym::Expr delta) {
-  for (Node* user : value->users) {
-    if (!is_view(*user) || viewed(*user) != value) continue;
-    for (Value* result : user->results) {
-      if (result->type.defined) result->type.offset = result->type.offset + delta;
-      move_offsets(result, delta);
-    }
+// Ops whose result has its first operand's offset: views, and writes, which keep the whole layout.
+bool keeps_offset(const Node& node, const Value* value) {
+  if (is_view(node)) return viewed(node) == value;
+  switch (node.op->id) {
+    case graph::OpId::copy:
+    case graph::OpId::slice_scatter:
+    case graph::OpId::select_scatter:
+    case graph::OpId::diagonal_scatter: return viewed(node) == value;
+    default: return false;
   }
+}
+
+void move_offsets(Value* value, sym::Expr delta);
+
+void move_results(const Node& node, sym::Expr delta) {
+  for (Value* result : node.results) {
+    if (result->type.defined) result->type.offset = result->type.offset + delta;
+    move_offsets(result, delta);
+  }
+}
+
+// Moves the recorded offsets of what is made from `value` by `delta`.
+void move_offsets(Value* value, sym::Expr delta) {
+  for (Node* user : value->users)
+    if (keeps_offset(*user, value)) move_results(*user, delta);
 }
 
 bool reaches_absolute(const Value* value) {
   for (const Node* user : value->users) {
     if (is_absolute(*user)) return true;
-    if (!is_view(*user) || viewed(*user) != value) continue;
+    if (!keeps_offset(*user, value)) continue;
     for (const Value* result : user->results)
       if (reaches_absolute(result)) return true;
   }
@@ -104,7 +120,7 @@ bool reaches_absolute(const Value* value) {
 bool forward(graph::Graph& graph, Storages& storages, Value* from, Value* to) {
   sym::Expr delta = to->type.offset - from->type.offset;
   bool moves = !(delta == sym::Expr(0));
-  if (moves && reaches_absolute(from)) return false;
+  if (moves && (reaches_absolute(from) || storages.escapes(from))) return false;
   if (storages.may_merge(from, to)) {
     if (!graph.has_uses(from)) return false;
     if (moves) move_offsets(from, delta);
@@ -128,11 +144,7 @@ bool forward(graph::Graph& graph, Storages& storages, Value* from, Value* to) {
       replace_in(argument, from, to);
       graph.set_argument(user, i, std::move(argument));
     }
-    if (moves && is_view(*user))
-      for (Value* result : user->results) {
-        result->type.offset = result->type.offset + delta;
-        move_offsets(result, delta);
-      }
+    if (moves && keeps_offset(*user, to)) move_results(*user, delta);
     changed = true;
   }
   return changed;

@@ -91,16 +91,19 @@ Types group_norm_backward(const Call& call) {
 namespace {
 
 // Output, saved mean, saved inverse deviation. The latter two are empty in evaluation.
-Types batch_norm_results(const Call& call, const TensorType* weight, const TensorType* bias, bool training) {
+Types batch_norm_results(const Call& call, const TensorType* weight, const TensorType* bias,
+                         const TensorType* running_mean, const TensorType* running_var, bool training) {
   const TensorType* input = call.tensor(0);
   if (input->sizes.size() < 2 || !is_floating(input->dtype)) return unsupported(call, "operand");
   const std::optional<DType> statistics = statistics_dtype(input->dtype, weight, bias);
-  if (!statistics) return unsupported(call, "element types");
+  const std::optional<DType> running = statistics_dtype(input->dtype, running_mean, running_var);
+  if (!statistics || !running) return unsupported(call, "element types");
   TensorType y = like(*input);
   y.strides = strides_of_format(y.sizes, suggested_format(call, *input));
   std::vector<TensorType> out;
   out.push_back(std::move(y));
-  out.resize(3, contiguous_type(training ? *statistics : input->dtype, {training ? input->sizes[1] : Expr(0)}, input->device));
+  out.resize(3, contiguous_type(*statistics == input->dtype ? *running : *statistics,
+                                {training ? input->sizes[1] : Expr(0)}, input->device));
   return out;
 }
 
@@ -113,13 +116,14 @@ Types batch_norm(const Call& call) {
     for (const size_t i : {3u, 4u})
       if (const TensorType* t = call.tensor(i); !training && (t == nullptr || (t->dtype != call.tensor(0)->dtype && t->dtype != DType::F32)))
         return unsupported(call, "running statistics");
-  return batch_norm_results(call, call.tensor(1), call.tensor(2), training);
+  return batch_norm_results(call, call.tensor(1), call.tensor(2), has_stats ? call.tensor(3) : nullptr,
+                            has_stats ? call.tensor(4) : nullptr, training);
 }
 
 Types batch_norm_functional(const Call& call) {
   const TensorType *mean = call.tensor(3), *variance = call.tensor(4);
   if (mean == nullptr || variance == nullptr) return unsupported(call, "running statistics");
-  Types results = batch_norm_results(call, call.tensor(1), call.tensor(2), call.boolean(5));
+  Types results = batch_norm_results(call, call.tensor(1), call.tensor(2), mean, variance, call.boolean(5));
   if (!results.ok()) return results;
   std::vector<TensorType> out = std::move(results).value();
   for (const TensorType* t : {mean, variance}) {

@@ -246,7 +246,7 @@ Types expand(const Call& call) {
     const Expr size = is_new ? Expr(1) : self->sizes[i - (rank - have)];
     Expr stride;
     if (is_new)
-      stride = i + 1 == rank ? Expr(1) : out.sizes[i + 1] * out.strides[i + 1];
+      stride = have == 0 ? Expr(0) : out.sizes[i + 1] * out.strides[i + 1];
     else
       stride = self->strides[i - (rank - have)];
     if (out.sizes[i] == Expr(-1)) {
