@@ -35,6 +35,9 @@ class Planner {
 
   Plan run() {
     collect();
+    split_axes(rows_);
+    for (size_t s = 0; s < nest_.stages.size(); ++s)
+      if (!nest_.stages[s].scan) split_axes(loops_[s]);
     merge_rows();
     for (size_t s = 0; s < nest_.stages.size(); ++s) merge_loops(s);
     if (is_flat()) {
@@ -77,6 +80,42 @@ class Planner {
   std::vector<Access>& index_accesses(size_t s) {
     indices_.resize(nest_.stages.size());
     return indices_[s];
+  }
+
+  // ---- Splitting: an axis of which addresses use quotient and remainder becomes two
+
+  // The greatest divisor of the axis itself in an address that cuts it evenly; 0: none.
+  Expr divisor_of(const Axis& axis) const {
+    Expr found = 0;
+    const auto walk = [&](auto&& self, Expr e) -> void {
+      if (e.is_constant() || e.is_symbol() || !sym::depends_on(e, axis.symbol)) return;
+      const auto operands = e.operands();
+      if ((e.op() == sym::Op::FloorDiv || e.op() == sym::Op::Mod) && operands[0] == axis.symbol) {
+        const Expr d = operands[1], n = sym::floor_div(axis.extent, d);
+        if (work_.is_size(d) && n * d == axis.extent && work_.hint(d) > work_.hint(found)) found = d;
+        return;
+      }
+      for (Expr operand : operands) self(self, operand);
+    };
+    for (const auto* lists : {&accesses_, &indices_})
+      for (const auto& list : *lists)
+        for (const Access& a : list) walk(walk, a.address);
+    return found;
+  }
+
+  void split_axes(std::vector<Axis>& axes) {
+    for (size_t k = 0; k < axes.size(); ++k) {
+      const Expr divisor = divisor_of(axes[k]);
+      if (divisor == Expr(0)) continue;
+      const Axis whole = axes[k];
+      const Expr count = sym::floor_div(whole.extent, divisor);
+      const Axis high{work_.context.fresh_index("h", count), count};
+      const Axis low{work_.context.fresh_index("h", divisor), divisor};
+      axes[k] = high;
+      axes.insert(axes.begin() + static_cast<ptrdiff_t>(k) + 1, low);
+      apply({{whole.symbol, high.symbol * divisor + low.symbol}});
+      --k;                     // the parts may fall apart further
+    }
   }
 
   // ---- Merging

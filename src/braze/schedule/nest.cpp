@@ -102,24 +102,28 @@ class Builder {
     if (std::ranges::find(v, x) == v.end()) v.push_back(x);
   }
 
-  // Cost of evaluating a member once, in operations: its body, and what it reads that no row holds.
+  // Cost of evaluating a member for one element, in operations: what its body computes and loads that is not the same
+  // for the whole row.
   double cost_of(size_t i, std::vector<double>& known) {
     if (known[i] >= 0) return known[i];
     double cost = 0;
     const Member& m = member(i);
+    std::unordered_map<const Scalar*, bool> moving;
     for (const Scalar* body : work_.statement(m.buffer).bodies) {
       visit(body, [&](const Scalar& s) {
+        const auto it = s.op == ScalarOp::Load ? number_.find(s.buffer) : number_.end();
+        bool moves = (s.op == ScalarOp::Load || s.op == ScalarOp::Index) && moves_along_row(s, m);
+        if (it != number_.end() && is_reduction(it->second)) moves = false;
+        for (const Scalar* operand : s.operands) moves = moves || moving[operand];
+        for (const Binding& b : s.bindings) moves = moves || moving[b.value];
+        moving[&s] = moves;
+        if (!moves) return;
         cost += weight_of(s.op, s.dtype);
         if (s.op != ScalarOp::Load) return;
-        const auto it = number_.find(s.buffer);
         if (it == number_.end()) {
-          if (moves_along_row(s, m)) cost += s.bindings.empty() ? 1 : 1.5;
-        } else if (is_reduction(it->second)) {
-          return;
-        } else if (parts_[it->second].scratch >= 0) {
-          cost += 1;
+          cost += s.bindings.empty() ? 1 : 1.5;
         } else {
-          cost += cost_of(it->second, known);
+          cost += parts_[it->second].scratch >= 0 ? 1 : cost_of(it->second, known);
         }
       });
     }
