@@ -43,9 +43,9 @@ constexpr Snippet kSnippets[] = {
   return copysign_f(t > 0.55f ? big : fma_f(q * s, t, t), a);
 }
 )"},
-    // log: 0.8 ulp. v = 2^e m with m in [2/3, 4/3).
+    // log: 0.8 ulp. v = 2^e m with m in [sqrt(1/2), sqrt(2)).
     {"log_f", kAlways, R"(F VF log_f(VF x) {
-  VF v = x < 1.17549435e-38f ? x * 8388608.f : x; VI u = (VI)v, k = (u - 0x3f2aaaab) & (int)0xff800000;
+  VF v = x < 1.17549435e-38f ? x * 8388608.f : x; VI u = (VI)v, k = (u - 0x3f3504f3) & (int)0xff800000;
   VF m = (VF)(u - k), e = __builtin_convertvector(k >> 23, VF); e = x < 1.17549435e-38f ? e - 23.f : e;
   VF f = m - 1.f, s = f * f;
   VF q = fma_f(set_f(7.0376836292e-2f), f, set_f(-1.1514610310e-1f)); q = fma_f(q, f, set_f(1.1676998740e-1f)); q = fma_f(q, f, set_f(-1.2420140846e-1f));
@@ -66,15 +66,17 @@ F SC sincos_f(VF x) {
   return {(VF)((VU)a ^ ((VU)(k & 2) << 30)), (VF)((VU)d ^ ((VU)((k + 1) & 2) << 30))};
 }
 )"},
-    {"sin_f", kAlways, "F VF sin_f(VF x) { VF t = abs_f(x); if (any(t > 8192.f)) return libm_sin_f(x); VF s = sincos_f(t).s; return (VF)((VU)s ^ ((VU)x & 0x80000000u)); }\n"},
-    {"cos_f", kAlways, "F VF cos_f(VF x) { VF t = abs_f(x); if (any(t > 8192.f)) return libm_cos_f(x); return sincos_f(t).c; }\n"},
+    {"sin_f", kNoFma, "F VF sin_f(VF x) { VF t = abs_f(x); if (any(t > 8192.f)) return libm_sin_f(x); VF s = __builtin_convertvector(sincos_d(__builtin_convertvector(t, VD)).s, VF); return (VF)((VU)s ^ ((VU)x & 0x80000000u)); }\n"},
+    {"cos_f", kNoFma, "F VF cos_f(VF x) { VF t = abs_f(x); if (any(t > 8192.f)) return libm_cos_f(x); return __builtin_convertvector(sincos_d(__builtin_convertvector(t, VD)).c, VF); }\n"},
+    {"sin_f", kFma, "F VF sin_f(VF x) { VF t = abs_f(x); if (any(t > 8192.f)) return libm_sin_f(x); VF s = sincos_f(t).s; return (VF)((VU)s ^ ((VU)x & 0x80000000u)); }\n"},
+    {"cos_f", kFma, "F VF cos_f(VF x) { VF t = abs_f(x); if (any(t > 8192.f)) return libm_cos_f(x); return sincos_f(t).c; }\n"},
     {"tan_f", kAlways, R"(F VF tan_f(VF f) { if (any(abs_f(f) > 1e5f)) return libm_tan_f(f); SCD t = sincos_d(__builtin_convertvector(abs_f(f), VD)); return (VF)((VU)__builtin_convertvector(t.s / t.c, VF) ^ ((VU)f & 0x80000000u)); }
 )"},
 
     {"copysign_small_d", kAlways, "F VD copysign_small_d(VD y, VD x) { return x == 0. ? x : y; }\n"},
     {"sinh_of_abs_d", kAlways, "F VD sinh_of_abs_d(VD x) { VD e = exp_d(x), s = x * (1. + x * x * (1. / 6 + x * x * (1. / 120))); return x < 1e-2 ? s : 0.5 * (e - 1. / e); }\n"},
     {"asinh_of_abs_d", kAlways, "F VD asinh_of_abs_d(VD x) { VD s = x * (1. - x * x * (1. / 6 - x * x * (3. / 40))); return x < 1e-2 ? s : log_d(x + sqrt_d(x * x + 1.)); }\n"},
-    {"acosh_in_d", kAlways, "F VD acosh_in_d(VD x) { return log1p_fd((x - 1.) + sqrt_d((x - 1.) * (x + 1.))); }\n"},
+    {"acosh_in_d", kAlways, "F VD acosh_in_d(VD x) { VD y = log1p_fd((x - 1.) + sqrt_d((x - 1.) * (x + 1.))); return x < 1. ? set_d(__builtin_nan(\"\")) : y; }\n"},
     {"atanh_in_d", kAlways, "F VD atanh_in_d(VD x) { VD s = x * (1. + x * x * (1. / 3 + x * x * 0.2)); return abs_d(x) < 1e-2 ? s : 0.5 * log_d((1. + x) / (1. - x)); }\n"},
     THROUGH_DOUBLE("exp2_f", "exp_d(x * 0.69314718055994531)"),
     THROUGH_DOUBLE("expm1_f", "copysign_d(expm1_fd(x), x)"),

@@ -36,11 +36,11 @@ constexpr Snippet kSnippets[] = {
   return x == __builtin_inf() ? x : y;
 }
 )"},
-    // sin and cos of |x| < 1e6; k is the quadrant.
+    // sin and cos of |x| < 1e6; k is the quadrant. The first product is exact.
     {"SCD sincos_d", kAlways, R"(struct SCD { VD s, c; };
 F SCD sincos_d(VD x) {
   VD t = x * 0.63661977236758138 + 6755399441055744., n = t - 6755399441055744.; VL k = (VL)t;
-  VD r = fma_d(n, set_d(-1.5707963267948966), x); r = fma_d(n, set_d(-6.1232339957367660e-17), r); VD z = r * r;
+  VD r = fma_d(n, set_d(-1.57079632673412561417e+00), x); r = fma_d(n, set_d(-6.07710050650619224932e-11), r); VD z = r * r;
   VD s = fma_d(set_d(1.58969099521155010221e-10), z, set_d(-2.50507602534068634195e-08)); s = fma_d(s, z, set_d(2.75573137070700676789e-06)); s = fma_d(s, z, set_d(-1.98412698298579493134e-04));
   s = fma_d(s, z, set_d(8.33333333332248946124e-03)); s = fma_d(s, z, set_d(-1.66666666666666324348e-01)); s = fma_d(s * z, r, r);
   VD c = fma_d(set_d(-1.13596475577881948265e-11), z, set_d(2.08757232129817482790e-09)); c = fma_d(c, z, set_d(-2.75573143513906633035e-07)); c = fma_d(c, z, set_d(2.48015872894767294178e-05));

@@ -39,15 +39,18 @@ constexpr Snippet kSnippets[] = {
   __builtin_ia32_storedqudi512_mask((long long*)p + 8, (X8)__builtin_shufflevector(v, v, @high), (unsigned char)(m >> 8));
 }
 )"},
-    {"ldk2", k512 | kLanes16, "F VS ldk2(const void* p, unsigned m) { return __builtin_ia32_loaddquhi256_mask((const short*)p, VS{}, (unsigned short)m); }\n"},
-    {"ldk2", k512 | kLanes8, "F VS ldk2(const void* p, unsigned m) { return __builtin_ia32_loaddquhi128_mask((const short*)p, VS{}, (unsigned char)m); }\n"},
-    {"stk2", k512 | kLanes16, "F void stk2(void* p, VS v, unsigned m) { __builtin_ia32_storedquhi256_mask((short*)p, v, (unsigned short)m); }\n"},
-    {"stk2", k512 | kLanes8, "F void stk2(void* p, VS v, unsigned m) { __builtin_ia32_storedquhi128_mask((short*)p, v, (unsigned char)m); }\n"},
+    // clang's builtins take pointers to vectors here, GCC's pointers to elements.
     {"X1", k512, "typedef char X1 __attribute__((vector_size(16)));\n"},
-    {"ldk1", k512 | kLanes16, "F VC ldk1(const void* p, unsigned m) { return (VC)__builtin_ia32_loaddquqi128_mask((const char*)p, X1{}, (unsigned short)m); }\n"},
-    {"stk1", k512 | kLanes16, "F void stk1(void* p, VC v, unsigned m) { __builtin_ia32_storedquqi128_mask((char*)p, (X1)v, (unsigned short)m); }\n"},
-    {"ldk1", k512 | kLanes8, "F VC ldk1(const void* p, unsigned m) { X1 v = __builtin_ia32_loaddquqi128_mask((const char*)p, X1{}, (unsigned short)m); return (VC)__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7); }\n"},
-    {"stk1", k512 | kLanes8, "F void stk1(void* p, VC v, unsigned m) { X1 w = (X1)__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7); __builtin_ia32_storedquqi128_mask((char*)p, w, (unsigned short)m); }\n"},
+    {"P1", k512, "#ifdef __clang__\ntypedef X1 P1;\n#else\ntypedef char P1;\n#endif\n"},
+    {"P2", k512, "#ifdef __clang__\ntypedef VS P2;\n#else\ntypedef short P2;\n#endif\n"},
+    {"ldk2", k512 | kLanes16, "F VS ldk2(const void* p, unsigned m) { return __builtin_ia32_loaddquhi256_mask((const P2*)p, VS{}, (unsigned short)m); }\n"},
+    {"ldk2", k512 | kLanes8, "F VS ldk2(const void* p, unsigned m) { return __builtin_ia32_loaddquhi128_mask((const P2*)p, VS{}, (unsigned char)m); }\n"},
+    {"stk2", k512 | kLanes16, "F void stk2(void* p, VS v, unsigned m) { __builtin_ia32_storedquhi256_mask((P2*)p, v, (unsigned short)m); }\n"},
+    {"stk2", k512 | kLanes8, "F void stk2(void* p, VS v, unsigned m) { __builtin_ia32_storedquhi128_mask((P2*)p, v, (unsigned char)m); }\n"},
+    {"ldk1", k512 | kLanes16, "F VC ldk1(const void* p, unsigned m) { return (VC)__builtin_ia32_loaddquqi128_mask((const P1*)p, X1{}, (unsigned short)m); }\n"},
+    {"stk1", k512 | kLanes16, "F void stk1(void* p, VC v, unsigned m) { __builtin_ia32_storedquqi128_mask((P1*)p, (X1)v, (unsigned short)m); }\n"},
+    {"ldk1", k512 | kLanes8, "F VC ldk1(const void* p, unsigned m) { X1 v = __builtin_ia32_loaddquqi128_mask((const P1*)p, X1{}, (unsigned short)m); return (VC)__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7); }\n"},
+    {"stk1", k512 | kLanes8, "F void stk1(void* p, VC v, unsigned m) { X1 w = (X1)__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7); __builtin_ia32_storedquqi128_mask((P1*)p, w, (unsigned short)m); }\n"},
     // Elsewhere: lane by lane through memory.
     {"ld_part", kAlways, R"(template <class T, class E> SLOW T ld_part(const void* p, long n) { E t[@L] = {}; for (long i = 0; i < n; i++) t[i] = ((const E*)p)[i]; return ldu<T>(t); }
 )"},
