@@ -1,4 +1,7 @@
 // The extension module braze._braze.
+#include <dlfcn.h>
+
+#include "braze/jit/jit.h"
 #include "braze/module/compiled_function.h"
 #include "braze/module/counters.h"
 #include "braze/module/errors.h"
@@ -111,6 +114,15 @@ PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_braze", nullptr, -1, kFunctions,
 
 }  // namespace
 
+// The folder of this extension, where libbraze_clang.so stands too.
+std::string own_folder() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return "";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
 }  // namespace braze::module
 
 PyMODINIT_FUNC PyInit__braze() {
@@ -118,5 +130,6 @@ PyMODINIT_FUNC PyInit__braze() {
   auto module = braze::capture::Ref::steal(PyModule_Create(&kModule));
   if (!module || !add_errors(module.get()) || !add_compiled_function(module.get())) return nullptr;
   register_pipeline();
+  braze::jit::set_library_folder(own_folder());
   return module.release();
 }
