@@ -54,8 +54,10 @@ Value* equivalent(graph::Graph& graph, Node* node, OpId id, std::vector<Argument
   for (const Value* value : {node->arguments[0].as<Value*>(), static_cast<Value*>(node->result())})
     for (sym::Expr size : value->type.sizes)
       if (!size.is_constant()) return nullptr;
+  const graph::Op* op = graph::op(id);
+  while (arguments.size() < op->arguments.size()) arguments.push_back(*graph::default_of(op->arguments[arguments.size()]));
   Result<std::vector<graph::TensorType>> types =
-      graph::infer_types(graph::op(id), arguments, {graph.env.get(), DType::F32});
+      graph::infer_types(op, arguments, {graph.env.get(), DType::F32});
   const graph::TensorType& wanted = node->result()->type;
   if (!types.ok() || !same_layout((*types)[0], wanted) || !((*types)[0].offset == wanted.offset)) return nullptr;
   Builder b(graph, node);
