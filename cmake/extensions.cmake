@@ -29,3 +29,9 @@ file(GLOB trace_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/trace_te
 if(BRAZE_TORCH AND BRAZE_TESTS AND trace_test_sources)
   braze_extension(_trace_test SOURCES ${trace_test_sources} OUTPUT ${CMAKE_BINARY_DIR}/test LINK braze_trace braze_runtime)
 endif()
+
+# _capture_test: trace_call with a tensor domain of its own, for test/python/test_capture_*.py. Needs no torch headers.
+file(GLOB capture_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/capture_test/*.cpp)
+if(BRAZE_TESTS AND capture_test_sources)
+  braze_extension(_capture_test SOURCES ${capture_test_sources} OUTPUT ${CMAKE_BINARY_DIR}/test LINK braze_capture)
+endif()

@@ -1,0 +1,204 @@
+// The executor: runs the bytecode of a call and of all that it calls, on real frames and real objects, and records
+// where values come from. Opcodes stand by family in opcodes_*.cpp, the attribute protocol in attributes*.cpp, calls
+// in calls*.cpp, models of native callables in models_*.cpp.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "braze/capture/code.h"
+#include "braze/capture/frame_hook.h"
+#include "braze/capture/provenance.h"
+#include "braze/capture/tensor_domain.h"
+#include "braze/capture/value.h"
+
+namespace braze::capture {
+
+// One interpreted Python frame. Slots are the native frame's own; src runs beside them.
+struct Frame {
+  const Code* code = nullptr;
+  PyObject** slots = nullptr;
+  PyObject** sp = nullptr;        // one past the top of the stack
+  Src* src = nullptr;
+  uint32_t pc = 0;                // the instruction being executed
+  PyObject* kwnames = nullptr;    // between KwNames and Call
+  FrameView view{};
+  NativeFrame* native = nullptr;
+  Value function;
+  Frame* caller = nullptr;
+
+  void push(Owned v) {
+    src[sp - slots] = v.src;
+    *sp++ = v.ref.release();
+  }
+  void push_null() {
+    src[sp - slots] = kNoSource;
+    *sp++ = nullptr;
+  }
+  Owned pop() {
+    --sp;
+    return Owned::steal(*sp, src[sp - slots]);
+  }
+  Value top(int64_t depth = 1) const { return {sp[-depth], src[sp - depth - slots]}; }
+  void drop(int64_t n) {
+    for (; n > 0; n--) Ref::steal(*--sp);
+  }
+  PyObject* name(uint32_t i) const { return PyTuple_GET_ITEM(code->names, i); }
+  PyObject* constant(uint32_t i) const { return PyTuple_GET_ITEM(code->constants, i); }
+  // Tells CPython where the stack ends.
+  void sync() { *view.n_slots_used = static_cast<int>(sp - slots); }
+};
+
+// Arguments built in place: a few live on the C stack.
+class ArgumentList {
+ public:
+  void reserve(size_t n) { objects_.reserve(n), srcs_.reserve(n); }
+  void add(Value v) { objects_.push_back(v.object), srcs_.push_back(v.src); }
+  void add(const Arguments& a, int64_t first = 0) {
+    for (int64_t i = first; i < a.n; i++) add(a[i]);
+  }
+  void keep(Ref object) { kept_.push_back(std::move(object)); }
+  void set_keyword_names(PyObject* kwnames) { kwnames_ = kwnames; }
+  Arguments get() const { return {objects_.data(), srcs_.data(), static_cast<int64_t>(objects_.size()), kwnames_}; }
+
+ private:
+  std::vector<PyObject*> objects_;
+  std::vector<Src> srcs_;
+  std::vector<Ref> kept_;
+  PyObject* kwnames_ = nullptr;
+};
+
+// What LoadMethod finds: a function to be called with `self` before the other arguments, or (self empty) a callable.
+struct Method {
+  Owned function;
+  Owned self;
+};
+
+class Executor final : public FrameRunner {
+ public:
+  Executor(Provenance& provenance, TraceSession& tensors) : prov(provenance), session(tensors) {}
+
+  // --- calls (calls.cpp)
+  Owned call(Value callable, const Arguments& arguments);
+  Owned call(Value callable, std::initializer_list<Value> arguments);
+  Owned call_method(const Method& method, std::initializer_list<Value> arguments);
+  Owned call_function(Value function, const Arguments& arguments);
+  Owned call_type(Value type, const Arguments& arguments);
+  Owned instantiate(Value type, const Arguments& arguments);
+  Owned call_tensor(PyObject* callable, const Arguments& arguments);
+  Owned call_pure(PyObject* callable, const Arguments& arguments);
+  // Calls for real; the caller has seen to guards. Aborts if the call ran Python code.
+  Owned call_natively(PyObject* callable, const Arguments& arguments);
+  // *args and **kwargs spread out.
+  Owned call_spread(Value callable, Value positional, Value keywords);
+  // A special method found on the type, bound for a call: `function` is empty if there is none.
+  Method special(Value object, PyObject* name);
+  PyObject* run_frame(NativeFrame* native, bool throwing) override;
+  bool owns(PyObject* generator) override;
+
+  // --- attributes (attributes.cpp)
+  Owned get_attribute(Value object, PyObject* name);
+  // As get_attribute, but empty without an error if the attribute is missing.
+  Owned find_attribute(Value object, PyObject* name);
+  Owned generic_attribute(Value object, PyObject* name, bool suppress);
+  Owned type_attribute(Value type, PyObject* name, bool suppress);
+  Owned module_attribute(Value module, PyObject* name, bool suppress);
+  Owned super_attribute(Value super, PyObject* name, bool suppress, Method* method);
+  Method load_method(Value object, PyObject* name);
+  bool set_attribute(Value object, PyObject* name, Value value);      // value.object == nullptr: delete
+  bool generic_set_attribute(Value object, PyObject* name, Value value);
+  // descriptor.__get__(object, type)
+  Owned bind(Value descriptor, Value object, PyTypeObject* type, PyObject* name);
+  // The value in an object's own storage, or empty.
+  Value own_attribute(Value object, PyObject* name);
+  Owned instance_dict(Value object);
+
+  // --- operators (operators.cpp)
+  Owned binary(uint32_t op, Value a, Value b);
+  Owned unary(Op op, Value v);
+  Owned compare(int op, Value a, Value b);
+  int is_same(Value a, Value b);
+  int truth(Value v);                    // -1: error
+  int contains(Value container, Value item);
+  Owned subscript(Value container, Value key);
+  bool set_subscript(Value container, Value key, Value value);
+  bool delete_subscript(Value container, Value key);
+  int64_t length(Value v);               // -1: error
+  Owned format(Value v, PyObject* spec);
+  Owned to_string(Value v, bool repr);
+
+  // --- iteration (iteration.cpp)
+  Owned iterate(Value v);
+  Owned next(Value iterator);            // empty without an error: the end
+  // Sends into a generator; `finished`: the value is what it returned.
+  Owned send(Value generator, Value sent, bool& finished);
+  // throw() and close() of a generator of the trace: CPython resumes it, its frame comes to us.
+  Owned resume_natively(PyObject* callable, const Arguments& arguments);
+  template <class F>
+  bool for_each(Value iterable, F f) {   // false: error; f returns false on error
+    const Owned iterator = iterate(iterable);
+    if (!iterator) return false;
+    for (;;) {
+      const Owned item = next(iterator.get());
+      if (!item) return PyErr_Occurred() == nullptr;
+      if (!f(item.get())) return false;
+    }
+  }
+
+  // --- fresh objects
+  Owned fresh(Ref object);               // registers; empty stays empty
+  Owned fresh_native(Ref object);        // result of a native call: registers what it holds, too
+  Owned make_tuple(const Value* values, int64_t n);
+  Owned make_list(const Value* values, int64_t n);
+  bool list_append(Value list, Value item);
+  bool dict_set(Value dict, Value key, Value value);
+  // The value at a key of a dict's storage; empty: absent. May set an error (unhashable keys).
+  Value dict_get(Value dict, Value key);
+  bool require_fresh(Value v, const char* action);
+
+  [[noreturn]] void fail(const std::string& reason, const std::string& remedy = {}) { unsupported(reason, remedy); }
+  // Rethrows an abort that passed through CPython's own frames.
+  void check_abort();
+  Frame* frame() const { return frame_; }
+  const std::string& abort_stack() const { return abort_stack_; }
+
+  Provenance& prov;
+  TraceSession& session;
+  uint64_t n_instructions = 0;
+
+  // Where the abort happened.
+  std::string abort_file, abort_line_text;
+  int abort_line = 0;
+
+ private:
+  friend struct Opcodes;
+  struct PendingCall {
+    Value function;
+    const Arguments* arguments;   // nullptr when resuming a generator
+    Src sent;                // of what is sent into a generator
+  };
+
+  PyObject* interpret(Frame& f, bool throwing);
+  bool step(Frame& f, const Insn& insn);
+  bool handle_error(Frame& f, bool reraised);
+  void bind_sources(Frame& f, const PendingCall& call);
+  void note_abort(const Abort& abort);
+  Src globals_source(const Frame& f);
+  Owned load_global(Frame& f, PyObject* name);
+  void use_function(Value function);
+
+  PendingCall pending_{};
+  Frame* frame_ = nullptr;
+  Src returned_ = kNoSource;             // source of what the last frame returned or yielded
+  bool aborted_ = false;
+  Abort abort_;
+  std::string abort_stack_;
+  std::vector<std::vector<Src>> src_buffers_;
+  size_t depth_ = 0;
+  PointerMap<Src> globals_sources_;      // globals dict -> source of a function that has it
+  bool reraise_ = false;
+  uint32_t next_pc_ = 0;                 // set by instructions that jump
+};
+
+}  // namespace braze::capture

@@ -1,0 +1,245 @@
+#include "braze/capture/exit.h"
+
+#include "braze/capture/guard_object.h"
+#include "braze/capture/natives.h"
+
+namespace braze::capture {
+
+namespace {
+
+PyTypeObject* native_base(PyTypeObject* type) {
+  while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && type->tp_base != nullptr) type = type->tp_base;
+  return type;
+}
+
+}  // namespace
+
+int32_t ExitBuilder::fetched(Src src) {
+  if (fetched_.size() <= src) fetched_.resize(src + 64, 0);
+  if (fetched_[src] == 0) fetched_[src] = x_.prov.guards().fetch(src) + 1;
+  return fetched_[src] - 1;
+}
+
+int32_t ExitBuilder::slot(Value v) {
+  if (const int32_t* made = slots_.find(v.object)) {
+    if (*made == 0) x_.fail("a value that contains itself through an immutable object");
+    return *made - 1;
+  }
+  const Category c = x_.prov.category(v.object);
+  const bool shared = c == Category::Identity || c == Category::Tensor || c == Category::Tuple || c == Category::Method ||
+                      (c == Category::Referent && x_.prov.is_fresh(v.object));
+  const int32_t made = build(v);
+  if (shared) slots_[v.object] = made + 1;
+  return made;
+}
+
+int32_t ExitBuilder::build(Value v) {
+  PyObject* o = v.object;
+  const Category c = x_.prov.category(o);
+  if (c == Category::Tensor) {
+    if (x_.session.is_traced(o)) {
+      if (PyObject* real = x_.session.real_of(o)) {
+        const Src src = x_.prov.recall(real, real);
+        if (src == kNoSource) x_.fail("a tensor of unknown origin in the result");
+        return add(RecipeOp::Fetched, fetched(src));
+      }
+      outputs_.push_back(o);
+      return add(RecipeOp::Output, static_cast<int32_t>(outputs_.size()) - 1);
+    }
+    if (v.src == kNoSource) x_.fail("a tensor of unknown origin in the result");
+    return add(RecipeOp::Fetched, fetched(v.src));
+  }
+  if (c == Category::Symbolic) x_.fail("a symbolic size in the result");
+  if (v.src != kNoSource) {
+    const SourceKind kind = x_.prov.sources()[v.src].kind;
+    if (c == Category::Constant && x_.prov.is_guarded_constant(v.src)) return add(RecipeOp::Constant, 0, {}, o);
+    if (kind == SourceKind::Constant) return add(RecipeOp::Constant, 0, {}, o);
+    if (kind == SourceKind::Dict) x_.fail("the __dict__ of an existing object in the result");
+    return add(RecipeOp::Fetched, fetched(v.src));
+  }
+  if (c == Category::Constant) return add(RecipeOp::Constant, 0, {}, o);
+  if (c == Category::Referent) {
+    if (PyFunction_Check(o) && x_.prov.is_fresh(o)) return fresh_function(v);
+    return add(RecipeOp::Constant, 0, {}, o);
+  }
+  const auto item_slot = [&](PyObject* item, int64_t i) {
+    Value value = x_.prov.item_of(v, item, i);
+    // Which of several equal constants was stored where is not remembered: fixed by guards instead of fetched.
+    x_.prov.use_constant(value);
+    if (x_.prov.category(item) == Category::Constant) value.src = kNoSource;
+    return slot(value);
+  };
+  if (c == Category::Tuple && !PyTuple_Check(o)) {
+    x_.prov.use_deep(v);
+    return add(RecipeOp::Constant, 0, {}, o);
+  }
+  if (c == Category::Tuple) {
+    std::vector<int32_t> operands;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++) operands.push_back(item_slot(PyTuple_GET_ITEM(o, i), i));
+    if (PyTuple_CheckExact(o)) return add(RecipeOp::NewTuple, 0, operands);
+    return add(RecipeOp::NewInstance, 0, operands, reinterpret_cast<PyObject*>(Py_TYPE(o)));
+  }
+  if (c == Category::Method) {
+    auto* m = reinterpret_cast<PyMethodObject*>(o);
+    const int32_t operands[] = {slot({m->im_func, x_.prov.recall(o, m->im_func)}),
+                                slot({m->im_self, x_.prov.recall(o, m->im_self)})};
+    return add(RecipeOp::NewMethod, 0, operands);
+  }
+  if (!x_.prov.is_fresh(o)) x_.fail(std::string("an object of unknown origin in the result (") + Py_TYPE(o)->tp_name + ")");
+  if (PyCell_Check(o)) {
+    slots_[o] = add(RecipeOp::NewCell) + 1;
+    const int32_t cell = slots_[o] - 1;
+    if (PyObject* content = PyCell_GET(o)) {
+      const int32_t value[] = {item_slot(content, 0)};
+      add(RecipeOp::SetAttr, cell, value);
+    }
+    return cell;
+  }
+  if (PyList_CheckExact(o)) {
+    const int32_t list = add(RecipeOp::NewList);
+    slots_[o] = list + 1;
+    std::vector<int32_t> operands;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); i++) operands.push_back(item_slot(PyList_GET_ITEM(o, i), i));
+    if (!operands.empty()) add(RecipeOp::Append, list, operands);
+    return list;
+  }
+  if (PySet_CheckExact(o)) {
+    std::vector<int32_t> operands;
+    const Ref items = Ref::steal(PySequence_List(o));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); i++) {
+      operands.push_back(item_slot(PyList_GET_ITEM(items.get(), i), i));
+    }
+    return add(RecipeOp::NewSet, 0, operands);
+  }
+  return fresh_instance(v);
+}
+
+// Instances of classes in Python, dicts and their subclasses: made empty, then filled.
+int32_t ExitBuilder::fresh_instance(Value v) {
+  PyObject* o = v.object;
+  PyTypeObject* type = Py_TYPE(o);
+  PyTypeObject* base = native_base(type);
+  const bool dict = PyDict_Check(o);
+  const bool list = PyList_Check(o);
+  const bool exception = PyExceptionInstance_Check(o);
+  const bool defaultdict = PyUnicode_CompareWithASCIIString(interned("collections.defaultdict"), base->tp_name) == 0;
+  if (!dict && !list && base != &PyBaseObject_Type) {
+    x_.fail(std::string("an object of the native type ") + (exception ? "exception" : base->tp_name) + " in the result");
+  }
+  if (defaultdict) x_.fail("a defaultdict in the result");
+  const int32_t made = PyDict_CheckExact(o) ? add(RecipeOp::NewDict)
+                                            : add(RecipeOp::NewInstance, 0, {}, reinterpret_cast<PyObject*>(type));
+  slots_[o] = made + 1;
+  const auto part = [&](PyObject* object) {
+    Value value{object, x_.prov.recall(o, object)};
+    x_.prov.use_constant(value);
+    if (x_.prov.category(object) == Category::Constant) value.src = kNoSource;
+    return slot(value);
+  };
+  if (list) {
+    std::vector<int32_t> operands;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); i++) operands.push_back(part(PyList_GET_ITEM(o, i)));
+    if (!operands.empty()) add(RecipeOp::Append, made, operands);
+  }
+  if (dict) {
+    std::vector<int32_t> operands;
+    const Ref keys = Ref::steal(PyODict_Check(o) ? PyObject_CallMethodObjArgs(reinterpret_cast<PyObject*>(&PyODict_Type),
+                                                                            interned("keys"), o, nullptr)
+                                                 : PyDict_Keys(o));
+    const Ref list_of_keys = keys ? Ref::steal(PySequence_List(keys.get())) : Ref();
+    if (!list_of_keys) {
+      PyErr_Clear();
+      x_.fail("a dict whose keys can't be listed");
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list_of_keys.get()); i++) {
+      PyObject* key = PyList_GET_ITEM(list_of_keys.get(), i);
+      PyObject* value = PyDict_GetItemWithError(o, key);
+      if (value == nullptr) x_.fail("a dict that changed while it was read");
+      operands.push_back(part(key));
+      operands.push_back(part(value));
+    }
+    if (!operands.empty()) add(RecipeOp::DictUpdate, made, operands);
+  }
+  const Ref attributes = type->tp_dictoffset != 0 ? Ref::steal(PyObject_GenericGetDict(o, nullptr)) : Ref();
+  PyErr_Clear();
+  if (attributes) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(attributes.get(), &position, &key, &value)) {
+      const int32_t operand[] = {part(value)};
+      add(RecipeOp::SetAttr, made, operand, key);
+    }
+  }
+  // __slots__ of the class and its bases.
+  PyObject* mro = type->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
+    auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
+    PyObject *key = nullptr, *member = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(t->tp_dict, &position, &key, &member)) {
+      if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
+      const Ref value = Ref::steal(Py_TYPE(member)->tp_descr_get(member, o, reinterpret_cast<PyObject*>(type)));
+      PyErr_Clear();
+      if (!value) continue;
+      const int32_t operand[] = {part(value.get())};
+      add(RecipeOp::SetAttr, made, operand, key);
+    }
+  }
+  return made;
+}
+
+int32_t ExitBuilder::fresh_function(Value v) {
+  auto* f = reinterpret_cast<PyFunctionObject*>(v.object);
+  if (f->func_dict != nullptr && PyDict_Size(f->func_dict) > 0) x_.fail("a function with attributes in the result");
+  const auto globals = Value{f->func_globals, kNoSource};
+  std::vector<int32_t> operands;
+  kept_.push_back(Ref::borrow(f->func_globals));
+  operands.push_back(add(RecipeOp::Constant, 0, {}, globals.object));
+  const auto part = [&](PyObject* object) -> int32_t {
+    if (object == nullptr) return -1;
+    if (PyTuple_Check(object)) {
+      std::vector<int32_t> items;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); i++) {
+        PyObject* item = PyTuple_GET_ITEM(object, i);
+        items.push_back(slot({item, x_.prov.recall(object, item)}));
+      }
+      return add(RecipeOp::NewTuple, 0, items);
+    }
+    return slot({object, x_.prov.recall(object, object)});
+  };
+  operands.push_back(part(f->func_closure));
+  operands.push_back(part(f->func_defaults));
+  operands.push_back(part(f->func_kwdefaults));
+  operands.push_back(part(f->func_annotations));
+  operands.push_back(add(RecipeOp::Constant, 0, {}, f->func_qualname));
+  return add(RecipeOp::NewFunction, 0, operands, f->func_code);
+}
+
+void ExitBuilder::side_effects() {
+  auto& shadows = x_.prov.shadows();
+  for (size_t i = 0; i < shadows.size(); i++) {
+    Shadow& s = *shadows[i];
+    for (Shadow::Attribute& a : s.attributes) {
+      uint16_t hint = 0xffff;
+      bool known = true;
+      PyObject* before = object::storage_lookup(object::instance_storage(s.owner.get()), a.name.get(), hint, known);
+      if (!a.value) {
+        if (before == nullptr) continue;
+        x_.fail("deleting an attribute of an object that existed before the call");
+      }
+      const Value value = a.value.get();
+      // As before, and known to be so by a guard.
+      if (before == value.object && value.src == kNoSource) {
+        const Src src = x_.prov.intern(SourceKind::Attr, s.src, 0, a.name.get());
+        x_.prov.use_constant({before, src});
+        if (x_.prov.category(before) == Category::Constant) continue;
+      }
+      const int32_t operand[] = {slot(value)};
+      const int32_t target = add(RecipeOp::Fetched, fetched(s.src));
+      add(RecipeOp::SetAttr, target, operand, a.name.get());
+    }
+  }
+}
+
+}  // namespace braze::capture

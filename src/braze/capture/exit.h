@@ -1,0 +1,40 @@
+// The exit of a trace: the recipe that rebuilds what the traced program returned, and its side effects.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "braze/capture/executor.h"
+#include "braze/capture/recipe.h"
+
+namespace braze::capture {
+
+class ExitBuilder {
+ public:
+  ExitBuilder(Executor& x, Recipe& recipe) : x_(x), recipe_(recipe) {}
+
+  // Aborts for values that can't be rebuilt.
+  void result(Value v) { recipe_.set_result(slot(v)); }
+  void side_effects();
+  // Traced tensors that the graph must return, in the order of the recipe's Output instructions.
+  std::span<PyObject* const> outputs() const { return outputs_; }
+  int32_t fetched(Src src);
+
+ private:
+  int32_t slot(Value v);
+  int32_t build(Value v);
+  int32_t fresh_instance(Value v);
+  int32_t fresh_function(Value v);
+  int32_t add(RecipeOp op, int32_t a = 0, std::span<const int32_t> operands = {}, PyObject* object = nullptr) {
+    return recipe_.add(op, a, operands, object);
+  }
+
+  Executor& x_;
+  Recipe& recipe_;
+  PointerMap<int32_t> slots_;            // identity objects: slot + 1, so that sharing and cycles survive
+  std::vector<PyObject*> outputs_;
+  std::vector<int32_t> fetched_;         // by source: index + 1
+  std::vector<Ref> kept_;
+};
+
+}  // namespace braze::capture

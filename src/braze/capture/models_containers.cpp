@@ -1,0 +1,473 @@
+// Models of list, tuple, dict, set and OrderedDict: constructors and methods. Items keep their sources.
+#include "braze/capture/natives.h"
+
+namespace braze::capture {
+
+void require_native_hash(Executor& x, Value key) {
+  switch (x.prov.category(key.object)) {
+    case Category::Constant: case Category::Referent: case Category::Method: return;
+    case Category::Tuple:
+      if (PyTuple_Check(key.object)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key.object); i++) {
+          require_native_hash(x, {PyTuple_GET_ITEM(key.object, i), kNoSource});
+        }
+      }
+      return;
+    case Category::Symbolic: x.fail("a symbolic number as the key of a dict");
+    case Category::Identity: case Category::Tensor: case Category::Unset: {
+      PyTypeObject* type = Py_TYPE(key.object);
+      if (type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare) return;
+      if (x.prov.category(key.object) == Category::Tensor) return;   // hashed and found by identity
+      if (type->tp_hash == PyObject_HashNotImplemented) return;      // raises
+      x.fail(std::string("a key that is hashed or compared by Python code (") + type->tp_name + ")");
+    }
+  }
+}
+
+bool add_to_set(Executor& x, Value set, Value item) {
+  x.require_fresh(set, "changing");
+  require_native_hash(x, item);
+  x.prov.use_constant(item);
+  if (x.prov.category(item.object) == Category::Tuple) x.prov.use_deep(item);
+  return PySet_Add(set.object, item.object) == 0;
+}
+
+void copy_sources(Executor& x, Value from, PyObject* to) {
+  if (PyDict_Check(from.object)) {
+    x.prov.use_keys(from);
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(from.object, &position, &key, &value)) x.prov.stored(to, x.prov.value_of(from, key, value));
+    return;
+  }
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(from.object);
+  if (from.src != kNoSource) x.prov.use_length(from, n);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    x.prov.stored(to, x.prov.item_of(from, PySequence_Fast_GET_ITEM(from.object, i), i));
+  }
+}
+
+bool Executor::list_append(Value list, Value item) {
+  require_fresh(list, "appending to");
+  prov.stored(list.object, item);
+  return PyList_Append(list.object, item.object) == 0;
+}
+
+bool Executor::dict_set(Value dict, Value key, Value value) {
+  require_native_hash(*this, key);
+  prov.use_constant(key);
+  if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
+  if (dict.src != kNoSource && prov.sources()[dict.src].kind == SourceKind::Dict && PyUnicode_CheckExact(key.object)) {
+    const Src owner = prov.sources()[dict.src].base;   // an instance's __dict__: an attribute of the instance
+    PyObject* object = prov.object_at(owner);
+    if (prov.category(object) == Category::Identity) {
+      Shadow& shadow = prov.shadow({object, owner});
+      if (Shadow::Attribute* a = shadow.find(key.object)) return a->value = Owned::borrow(value), true;
+      own_attribute({object, owner}, key.object);      // guards presence or absence
+      shadow.attributes.push_back({Ref::borrow(key.object), Owned::borrow(value)});
+      return true;
+    }
+  }
+  require_fresh(dict, "setting an item of");
+  prov.stored(dict.object, value);
+  return (PyODict_Check(dict.object) ? PyODict_SetItem(dict.object, key.object, value.object)
+                                     : PyDict_SetItem(dict.object, key.object, value.object)) == 0;
+}
+
+Value Executor::dict_get(Value dict, Value key) {
+  require_native_hash(*this, key);
+  prov.use_constant(key);
+  if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
+  if (!prov.has_origin(dict)) fail("a dict of unknown origin");
+  prov.use_type(dict);
+  if (dict.src != kNoSource && prov.has_shadows() && prov.sources()[dict.src].kind == SourceKind::Dict &&
+      PyUnicode_CheckExact(key.object)) {
+    const Src owner = prov.sources()[dict.src].base;
+    if (Shadow* shadow = prov.find_shadow(prov.object_at(owner))) {
+      if (Shadow::Attribute* a = shadow->find(key.object)) return a->value.get();
+    }
+  }
+  PyObject* value = PyDict_GetItemWithError(dict.object, key.object);
+  if (value != nullptr) {
+    if (dict.src != kNoSource && prov.category(key.object) == Category::Identity) {
+      fail("an existing dict with a key that is compared by identity");
+    }
+    return prov.value_of(dict, key.object, value);
+  }
+  if (PyErr_Occurred()) return {};
+  prov.use_key_absent(dict, key.object);
+  return {};
+}
+
+bool for_each_pair_of(Executor& x, Value mapping, PairFunction f, void* state) {
+  if (PyDict_Check(mapping.object)) {
+    PyObject* keys_method = _PyType_Lookup(Py_TYPE(mapping.object), interned("keys"));
+    if (keys_method == nullptr || !PyFunction_Check(keys_method)) {
+      if (!x.prov.has_origin(mapping)) x.fail("a dict of unknown origin");
+      x.prov.use_keys(mapping);
+      const Ref keys = Ref::steal(PyODict_Check(mapping.object) ? PyMapping_Keys(mapping.object)
+                                                                : PyDict_Keys(mapping.object));
+      if (!keys) return false;
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); i++) {
+        PyObject* key = PyList_GET_ITEM(keys.get(), i);
+        const Ref value = Ref::borrow(PyDict_GetItemWithError(mapping.object, key));
+        if (!value) continue;
+        if (!f(state, {key, kNoSource}, x.prov.value_of(mapping, key, value.get()))) return false;
+      }
+      return true;
+    }
+  }
+  const Owned method = x.get_attribute(mapping, interned("keys"));
+  const Owned keys = method ? x.call(method.get(), {}) : Owned();
+  if (!keys) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+      PyErr_Format(PyExc_TypeError, "'%.200s' object is not a mapping", Py_TYPE(mapping.object)->tp_name);
+    }
+    return false;
+  }
+  return x.for_each(keys.get(), [&](Value key) {
+    const Owned value = x.subscript(mapping, key);
+    return value && f(state, key, value.get());
+  });
+}
+
+namespace {
+
+using List = std::vector<Owned>;
+
+bool collect(Executor& x, Value iterable, List& out) {
+  return x.for_each(iterable, [&](Value v) { return out.push_back(Owned::borrow(v)), true; });
+}
+
+Owned sequence_of(Executor& x, const List& items, bool list) {
+  std::vector<Value> values;
+  for (const Owned& o : items) values.push_back(o.get());
+  const auto n = static_cast<int64_t>(values.size());
+  return list ? x.make_list(values.data(), n) : x.make_tuple(values.data(), n);
+}
+
+Owned model_list(Executor& x, Value, const Arguments& a) {
+  List items;
+  if (!check_arity("list", a, 0, 1) || (a.n == 1 && !collect(x, a[0], items))) return {};
+  return sequence_of(x, items, true);
+}
+
+Owned model_tuple(Executor& x, Value, const Arguments& a) {
+  if (!check_arity("tuple", a, 0, 1)) return {};
+  if (a.n == 1 && PyTuple_CheckExact(a.objects[0])) return Owned::borrow(a[0]);
+  List items;
+  if (a.n == 1 && !collect(x, a[0], items)) return {};
+  return sequence_of(x, items, false);
+}
+
+Owned set_of(Executor& x, const Arguments& a, bool frozen) {
+  if (!check_arity(frozen ? "frozenset" : "set", a, 0, 1)) return {};
+  const Ref set = Ref::steal(PySet_New(nullptr));
+  x.prov.add_fresh(set.get());
+  if (a.n == 1 && !x.for_each(a[0], [&](Value v) { return add_to_set(x, {set.get(), kNoSource}, v); })) return {};
+  if (frozen) return Owned::steal(PyFrozenSet_New(set.get()));
+  return Owned(set);
+}
+
+Owned model_set(Executor& x, Value, const Arguments& a) { return set_of(x, a, false); }
+Owned model_frozenset(Executor& x, Value, const Arguments& a) { return set_of(x, a, true); }
+
+// dict.update and the constructor: a mapping or pairs, then keywords.
+bool update(Executor& x, Value dict, const Arguments& a, int64_t first) {
+  if (a.n_positional() > first) {
+    const Value other = a[first];
+    PyObject* keys = _PyType_Lookup(Py_TYPE(other.object), interned("keys"));
+    if (PyDict_Check(other.object) || keys != nullptr) {
+      if (!for_each_pair(x, other, [&](Value k, Value v) { return x.dict_set(dict, k, v); })) return false;
+    } else {
+      const bool ok = x.for_each(other, [&](Value pair) {
+        List parts;
+        if (!collect(x, pair, parts)) return false;
+        if (parts.size() != 2) {
+          PyErr_Format(PyExc_ValueError, "dictionary update sequence element has length %zu; 2 is required", parts.size());
+          return false;
+        }
+        return x.dict_set(dict, parts[0].get(), parts[1].get());
+      });
+      if (!ok) return false;
+    }
+  }
+  for (int64_t k = 0; k < a.n_keywords(); k++) {
+    if (!x.dict_set(dict, {PyTuple_GET_ITEM(a.kwnames, k), kNoSource}, a[a.n_positional() + k])) return false;
+  }
+  return true;
+}
+
+Owned model_dict(Executor& x, Value, const Arguments& a) {
+  const Ref dict = Ref::steal(PyDict_New());
+  x.prov.add_fresh(dict.get());
+  return update(x, {dict.get(), kNoSource}, a, 0) ? Owned(dict) : Owned();
+}
+
+Owned model_ordered_dict(Executor& x, Value, const Arguments& a) {
+  const Ref dict = Ref::steal(PyODict_New());
+  x.prov.add_fresh(dict.get());
+  return update(x, {dict.get(), kNoSource}, a, 0) ? Owned(dict) : Owned();
+}
+
+Owned dict_init(Executor& x, Value, const Arguments& a) {
+  x.require_fresh(a[0], "changing");
+  return update(x, a[0], a, 1) ? Owned::none() : Owned();
+}
+
+Owned dict_get(Executor& x, Value, const Arguments& a) {
+  const Value v = x.dict_get(a[0], a[1]);
+  if (v.object != nullptr) return Owned::borrow(v);
+  if (PyErr_Occurred()) return {};
+  return a.n > 2 ? Owned::borrow(a[2]) : Owned::none();
+}
+
+Owned dict_view(Executor& x, Value callable, const Arguments& a) {
+  if (!x.prov.has_origin(a[0])) x.fail("a dict of unknown origin");
+  x.prov.use_type(a[0]);
+  Owned view = Owned::steal(PyObject_Vectorcall(callable.object, a.objects, 1, nullptr));
+  if (view) x.prov.add_fresh(view.ref.get());
+  if (view) x.prov.stored(view.ref.get(), a[0]);
+  return view;
+}
+
+Owned dict_contains(Executor& x, Value, const Arguments& a) {
+  const Value v = x.dict_get(a[0], a[1]);
+  if (v.object == nullptr && PyErr_Occurred()) return {};
+  if (v.object != nullptr) x.prov.use_present(v);
+  return Owned::boolean(v.object != nullptr);
+}
+
+Owned dict_getitem(Executor& x, Value, const Arguments& a) {
+  const Value v = x.dict_get(a[0], a[1]);
+  if (v.object == nullptr && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, a.objects[1]);
+  return v.object == nullptr ? Owned() : Owned::borrow(v);
+}
+
+Owned dict_setitem(Executor& x, Value, const Arguments& a) {
+  return x.dict_set(a[0], a[1], a[2]) ? Owned::none() : Owned();
+}
+
+Owned dict_setdefault(Executor& x, Value, const Arguments& a) {
+  const Value v = x.dict_get(a[0], a[1]);
+  if (v.object != nullptr) return Owned::borrow(v);
+  if (PyErr_Occurred()) return {};
+  const Value value = a.n > 2 ? a[2] : Value{Py_None, kNoSource};
+  return x.dict_set(a[0], a[1], value) ? Owned::borrow(value) : Owned();
+}
+
+Owned dict_pop(Executor& x, Value, const Arguments& a) {
+  const Value v = x.dict_get(a[0], a[1]);
+  if (v.object == nullptr) {
+    if (PyErr_Occurred()) return {};
+    if (a.n > 2) return Owned::borrow(a[2]);
+    PyErr_SetObject(PyExc_KeyError, a.objects[1]);
+    return {};
+  }
+  x.require_fresh(a[0], "removing an item of");
+  Owned out = Owned::borrow(v);
+  if ((PyODict_Check(a.objects[0]) ? PyODict_DelItem(a.objects[0], a.objects[1])
+                                   : PyDict_DelItem(a.objects[0], a.objects[1])) < 0) {
+    return {};
+  }
+  return out;
+}
+
+Owned dict_update(Executor& x, Value, const Arguments& a) { return update(x, a[0], a, 1) ? Owned::none() : Owned(); }
+
+Owned dict_copy(Executor& x, Value callable, const Arguments& a) {
+  x.prov.use_type(a[0]);
+  if (Py_TYPE(a.objects[0]) != &PyDict_Type && Py_TYPE(a.objects[0]) != &PyODict_Type) x.fail("a copy of a dict's subclass");
+  const Ref copy = Ref::steal(PyObject_Vectorcall(callable.object, a.objects, 1, nullptr));
+  if (!copy) return {};
+  x.prov.add_fresh(copy.get());
+  copy_sources(x, a[0], copy.get());
+  return Owned(copy);
+}
+
+// Methods that change their object and otherwise touch only arguments: run for real on fresh objects.
+Owned on_fresh(Executor& x, Value callable, const Arguments& a) {
+  x.require_fresh(a[0], "changing");
+  for (int64_t i = 1; i < a.n; i++) x.prov.use_constant(a[i]);
+  for (int64_t i = 1; i < a.n; i++) x.prov.stored(a.objects[0], a[i]);
+  Owned r = x.call_natively(callable.object, a);
+  if (r) r.src = x.prov.recall(a.objects[0], r.ref.get());
+  return r;
+}
+
+// The same for methods that compare items with an argument.
+Owned comparing_on_fresh(Executor& x, Value callable, const Arguments& a) {
+  x.prov.use_deep(a[0]);
+  return on_fresh(x, callable, a);
+}
+
+Owned list_append(Executor& x, Value, const Arguments& a) {
+  if (a.n != 2) return PyErr_Format(PyExc_TypeError, "list.append() takes exactly one argument (%d given)",
+                                    static_cast<int>(a.n - 1)), Owned();
+  return x.list_append(a[0], a[1]) ? Owned::none() : Owned();
+}
+
+Owned list_extend(Executor& x, Value, const Arguments& a) {
+  List items;
+  if (!collect(x, a[1], items)) return {};
+  for (const Owned& item : items) {
+    if (!x.list_append(a[0], item.get())) return {};
+  }
+  return Owned::none();
+}
+
+Owned list_copy(Executor& x, Value, const Arguments& a) {
+  List items;
+  return collect(x, a[0], items) ? sequence_of(x, items, true) : Owned();
+}
+
+Owned list_init(Executor& x, Value, const Arguments& a) {
+  if (a.n > 2) x.fail("list.__init__ with several arguments");
+  return a.n == 2 ? list_extend(x, {}, a) : Owned::none();
+}
+
+Owned sequence_index(Executor& x, Value, const Arguments& a, bool count) {
+  int64_t found = -1, n = 0, total = 0;
+  const bool ok = x.for_each(a[0], [&](Value item) {
+    if (found < 0 || count) {
+      Owned equal = x.is_same(a[1], item) == 1 ? Owned::boolean(true) : x.compare(Py_EQ, item, a[1]);
+      const int t = equal ? x.truth(equal.get()) : -1;
+      if (t < 0) return false;
+      if (t == 1) total++;
+      if (t == 1 && found < 0) found = n;
+    }
+    n++;
+    return true;
+  });
+  if (!ok) return {};
+  if (count) return Owned::steal(PyLong_FromLongLong(total));
+  if (found < 0) return PyErr_Format(PyExc_ValueError, "%R is not in list", a.objects[1]), Owned();
+  return Owned::steal(PyLong_FromLongLong(found));
+}
+
+Owned list_index(Executor& x, Value c, const Arguments& a) {
+  if (a.n != 2) x.fail("list.index with bounds");
+  return sequence_index(x, c, a, false);
+}
+Owned list_count(Executor& x, Value c, const Arguments& a) { return sequence_index(x, c, a, true); }
+
+Owned container_len(Executor& x, Value, const Arguments& a) {
+  const int64_t n = PyObject_Size(a.objects[0]);
+  if (n < 0) return {};
+  x.prov.use_length(a[0], n);
+  return Owned::steal(PyLong_FromLongLong(n));
+}
+
+// __iter__ of the builtin, called past a subclass's own.
+Owned container_iter(Executor& x, Value callable, const Arguments& a) {
+  if (!x.prov.is_fresh(a.objects[0])) x.fail("iteration over a subclass of a builtin container through super()");
+  Ref it = Ref::steal(PyObject_Vectorcall(callable.object, a.objects, 1, nullptr));
+  return x.fresh(it);
+}
+
+Owned tuple_getitem(Executor& x, Value callable, const Arguments& a) {
+  x.prov.use_deep(a[1]);
+  x.prov.use_type(a[0]);
+  if (a[0].src != kNoSource) x.prov.use_length(a[0], PyObject_Size(a.objects[0]));
+  Owned r = x.call_natively(callable.object, a);
+  if (r && a[0].src != kNoSource) {
+    if (!PyLong_Check(a.objects[1])) x.fail("a slice of a subclass of list or tuple");
+    Py_ssize_t i = PyLong_AsSsize_t(a.objects[1]);
+    if (i < 0) i += PyObject_Size(a.objects[0]);
+    return Owned::borrow(x.prov.item_of(a[0], r.ref.get(), i));
+  }
+  if (r) r.src = x.prov.recall(a.objects[0], r.ref.get());
+  return r;
+}
+
+Owned set_method(Executor& x, Value callable, const Arguments& a) {   // union and the like: a new set
+  for (int64_t i = 0; i < a.n; i++) x.prov.use_deep(a[i]);
+  return x.fresh_native(x.call_natively(callable.object, a).ref);
+}
+
+Owned set_update(Executor& x, Value, const Arguments& a) {
+  for (int64_t i = 1; i < a.n; i++) {
+    if (!x.for_each(a[i], [&](Value v) { return add_to_set(x, a[0], v); })) return {};
+  }
+  return Owned::none();
+}
+
+Owned str_join(Executor& x, Value, const Arguments& a) {
+  List items;
+  x.prov.use_constant(a[0]);
+  if (!collect(x, a[1], items)) return {};
+  const Ref list = Ref::steal(PyList_New(0));
+  for (const Owned& item : items) {
+    x.prov.use_constant(item.get());
+    PyList_Append(list.get(), item.ref.get());
+  }
+  return Owned::steal(PyUnicode_Join(a.objects[0], list.get()));
+}
+
+Owned dict_fromkeys(Executor& x, Value, const Arguments& a) {   // (class, keys, value)
+  if (a.objects[0] != reinterpret_cast<PyObject*>(&PyDict_Type)) x.fail("fromkeys of a dict's subclass");
+  const Ref dict = Ref::steal(PyDict_New());
+  x.prov.add_fresh(dict.get());
+  const Value value = a.n > 2 ? a[2] : Value{Py_None, kNoSource};
+  if (!x.for_each(a[1], [&](Value key) { return x.dict_set({dict.get(), kNoSource}, key, value); })) return {};
+  return Owned(dict);
+}
+
+Owned model_slice(Executor& x, Value, const Arguments& a) {
+  if (!check_arity("slice", a, 1, 3)) return {};
+  const Value none{Py_None, kNoSource};
+  const Value parts[] = {a.n == 1 ? none : a[0], a.n == 1 ? a[0] : a[1], a.n == 3 ? a[2] : none};
+  const Ref slice = Ref::steal(PySlice_New(parts[0].object, parts[1].object, parts[2].object));
+  if (!slice) return {};
+  for (const Value& v : parts) x.prov.stored(slice.get(), v);
+  return Owned(slice);
+}
+
+Owned dict_proxy(Executor& x, Value callable, const Arguments& a) { return x.call_natively(callable.object, a); }
+
+}  // namespace
+
+const std::vector<ModelRow>& container_models() {
+  static const std::vector<ModelRow> rows = {
+      {"builtins.list", model_list}, {"builtins.tuple", model_tuple}, {"builtins.dict", model_dict},
+      {"builtins.set", model_set}, {"builtins.frozenset", model_frozenset},
+      {"collections.OrderedDict", model_ordered_dict}, {"builtins.slice", model_slice},
+      {"builtins.dict.get", dict_get}, {"builtins.dict.keys", dict_view}, {"builtins.dict.values", dict_view},
+      {"builtins.dict.items", dict_view}, {"builtins.dict.__contains__", dict_contains},
+      {"builtins.dict.__getitem__", dict_getitem}, {"builtins.dict.__setitem__", dict_setitem},
+      {"builtins.dict.__delitem__", on_fresh}, {"builtins.dict.__len__", container_len},
+      {"builtins.dict.__iter__", container_iter}, {"builtins.dict.__init__", dict_init},
+      {"builtins.dict.setdefault", dict_setdefault}, {"builtins.dict.pop", dict_pop},
+      {"builtins.dict.popitem", on_fresh}, {"builtins.dict.update", dict_update}, {"builtins.dict.copy", dict_copy},
+      {"builtins.dict.clear", on_fresh}, {"builtins.dict.fromkeys", dict_fromkeys},
+      {"collections.OrderedDict.keys", dict_view}, {"collections.OrderedDict.values", dict_view},
+      {"collections.OrderedDict.items", dict_view}, {"collections.OrderedDict.__setitem__", dict_setitem},
+      {"collections.OrderedDict.__delitem__", on_fresh}, {"collections.OrderedDict.__init__", dict_init},
+      {"collections.OrderedDict.setdefault", dict_setdefault}, {"collections.OrderedDict.pop", dict_pop},
+      {"collections.OrderedDict.popitem", on_fresh}, {"collections.OrderedDict.update", dict_update},
+      {"collections.OrderedDict.copy", dict_copy}, {"collections.OrderedDict.clear", on_fresh},
+      {"collections.OrderedDict.move_to_end", on_fresh}, {"collections.OrderedDict.__iter__", container_iter},
+      {"builtins.list.append", list_append}, {"builtins.list.extend", list_extend}, {"builtins.list.copy", list_copy},
+      {"builtins.list.insert", on_fresh}, {"builtins.list.pop", on_fresh}, {"builtins.list.clear", on_fresh},
+      {"builtins.list.reverse", on_fresh}, {"builtins.list.remove", comparing_on_fresh},
+      {"builtins.list.index", list_index}, {"builtins.list.count", list_count}, {"builtins.tuple.index", list_index},
+      {"builtins.tuple.count", list_count}, {"builtins.list.__init__", list_init},
+      {"builtins.list.__len__", container_len}, {"builtins.tuple.__len__", container_len},
+      {"builtins.list.__iter__", container_iter}, {"builtins.tuple.__iter__", container_iter},
+      {"builtins.list.__getitem__", tuple_getitem}, {"builtins.tuple.__getitem__", tuple_getitem},
+      {"builtins.list.__setitem__", on_fresh}, {"builtins.list.__delitem__", on_fresh},
+      {"builtins.set.add", on_fresh}, {"builtins.set.discard", on_fresh}, {"builtins.set.remove", on_fresh},
+      {"builtins.set.clear", on_fresh}, {"builtins.set.pop", on_fresh}, {"builtins.set.update", set_update},
+      {"builtins.set.union", set_method}, {"builtins.set.intersection", set_method},
+      {"builtins.set.difference", set_method}, {"builtins.set.symmetric_difference", set_method},
+      {"builtins.set.issubset", set_method}, {"builtins.set.issuperset", set_method},
+      {"builtins.set.isdisjoint", set_method}, {"builtins.set.copy", set_method},
+      {"builtins.set.__contains__", set_method}, {"builtins.set.__len__", container_len},
+      {"builtins.str.join", str_join},
+      {"types.MappingProxyType.get", dict_proxy}, {"types.MappingProxyType.keys", dict_proxy},
+      {"types.MappingProxyType.values", dict_proxy}, {"types.MappingProxyType.items", dict_proxy},
+  };
+  return rows;
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,91 @@
+// Models of library functions that would otherwise be interpreted at length, or that reflect on the interpreter.
+#include "braze/capture/natives.h"
+
+namespace braze::capture {
+
+namespace {
+
+Owned always_true(Executor&, Value, const Arguments&) { return Owned::boolean(true); }
+Owned always_none(Executor&, Value, const Arguments&) { return Owned::none(); }
+
+// has_torch_function(...): depends on the types of the arguments only.
+Owned by_types(Executor& x, Value callable, const Arguments& a) {
+  for (int64_t i = 0; i < a.n; i++) {
+    x.prov.use_type(a[i]);
+    if (PyTuple_Check(a.objects[i]) || PyList_Check(a.objects[i])) {
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(a.objects[i]);
+      if (a[i].src != kNoSource) x.prov.use_length(a[i], n);
+      for (Py_ssize_t k = 0; k < n; k++) {
+        x.prov.use_type(x.prov.item_of(a[i], PySequence_Fast_GET_ITEM(a.objects[i], k), k));
+      }
+    }
+  }
+  return Owned::steal(PyObject_Vectorcall(callable.object, a.objects, static_cast<size_t>(a.n), a.kwnames));
+}
+
+// inspect.signature(f): a property of the function, which is guarded by identity.
+Owned model_signature(Executor& x, Value callable, const Arguments& a) {
+  if (a.n != 1) x.fail("inspect.signature with options");
+  Value f = a[0];
+  if (Py_TYPE(f.object) == &PyMethod_Type) {
+    auto* m = reinterpret_cast<PyMethodObject*>(f.object);
+    x.prov.use_type(f);
+    const Src src = f.src == kNoSource ? x.prov.recall(f.object, m->im_func) : x.prov.intern(SourceKind::Method, f.src, 1);
+    x.prov.use_constant({m->im_func, src});
+  } else if (PyFunction_Check(f.object) || PyType_Check(f.object) || PyCFunction_Check(f.object)) {
+    if (!x.prov.is_fresh(f.object)) x.prov.use_constant(f);
+  } else {
+    x.fail("the signature of an object that is no function");
+  }
+  const Ref signature = Ref::steal(PyObject_Vectorcall(callable.object, a.objects, 1, nullptr));
+  if (signature) x.prov.add_derived(signature.get());
+  return Owned(signature);
+}
+
+Owned model_warn(Executor& x, Value, const Arguments&) { x.fail("a warning"); }
+
+// Logger.debug and so on: nothing where the level is off.
+Owned log_at(Executor& x, const Arguments& a, long level) {
+  const Ref enabled = Ref::steal(PyObject_CallMethod(a.objects[0], "isEnabledFor", "l", level));
+  if (!enabled) return {};
+  if (enabled.get() == Py_True) x.fail("a message to a logger");
+  return Owned::none();
+}
+
+Owned log_debug(Executor& x, Value, const Arguments& a) { return log_at(x, a, 10); }
+Owned log_info(Executor& x, Value, const Arguments& a) { return log_at(x, a, 20); }
+Owned log_warning(Executor& x, Value, const Arguments& a) { return log_at(x, a, 30); }
+Owned log_error(Executor& x, Value, const Arguments& a) { return log_at(x, a, 40); }
+
+Owned is_derived_of_class(Executor& x, Value callable, const Arguments& a) {
+  if (a.n != 1) x.fail("a library function with unusual arguments");
+  PyObject* type = PyType_Check(a.objects[0]) ? a.objects[0] : reinterpret_cast<PyObject*>(Py_TYPE(a.objects[0]));
+  if (PyType_Check(a.objects[0])) {
+    x.prov.use_constant(a[0]);
+  } else {
+    x.prov.use_type(a[0]);
+  }
+  PyObject* const arguments[] = {type};
+  const Ref result = Ref::steal(PyObject_Vectorcall(callable.object, arguments, 1, nullptr));
+  if (result) x.prov.add_derived(result.get());
+  return Owned(result);
+}
+
+}  // namespace
+
+const std::vector<ModelRow>& library_models() {
+  static const std::vector<ModelRow> rows = {
+      {"torch.compiler.is_compiling", always_true}, {"torch.compiler.is_dynamo_compiling", always_true},
+      {"torch._dynamo.external_utils.is_compiling", always_true}, {"torch._utils.is_compiling", always_true},
+      {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},
+      {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
+      {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
+      {"inspect.signature", model_signature}, {"_warnings.warn", model_warn},
+      {"dataclasses.fields", is_derived_of_class}, {"dataclasses.is_dataclass", is_derived_of_class},
+      {"logging.Logger.debug", log_debug}, {"logging.Logger.info", log_info},
+      {"logging.Logger.warning", log_warning}, {"logging.Logger.error", log_error},
+  };
+  return rows;
+}
+
+}  // namespace braze::capture

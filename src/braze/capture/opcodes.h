@@ -1,0 +1,62 @@
+// Instruction handlers that are more than one call of the executor. false: a Python error is set.
+#pragma once
+
+#include "braze/capture/executor.h"
+
+namespace braze::capture {
+
+struct Opcodes {
+  // Replaces the top n stack entries by the result, if there is one.
+  static bool replace(Frame& f, int64_t n, Owned result) {
+    if (!result) return false;
+    f.drop(n);
+    f.push(std::move(result));
+    return true;
+  }
+
+  // opcodes_names.cpp
+  static bool unbound_local(Frame& f, uint32_t slot);
+  static bool make_cell(Executor& x, Frame& f, uint32_t slot);
+  static bool load_deref(Executor& x, Frame& f, uint32_t slot);
+  static bool store_deref(Executor& x, Frame& f, uint32_t slot);
+  static bool copy_free_vars(Executor& x, Frame& f, uint32_t n);
+  static bool import_name(Executor& x, Frame& f, uint32_t arg);
+  static bool import_from(Executor& x, Frame& f, uint32_t arg);
+
+  // opcodes_containers.cpp
+  static bool build(Executor& x, Frame& f, uint32_t n, bool tuple);
+  static bool build_set(Executor& x, Frame& f, uint32_t n);
+  static bool build_map(Executor& x, Frame& f, uint32_t n);
+  static bool build_const_key_map(Executor& x, Frame& f, uint32_t n);
+  static bool build_string(Frame& f, uint32_t n);
+  static bool build_slice(Executor& x, Frame& f, uint32_t n);
+  static bool format_value(Executor& x, Frame& f, uint32_t flags);
+  static bool set_add(Executor& x, Frame& f, uint32_t depth);
+  static bool list_extend(Executor& x, Frame& f, uint32_t depth);
+  static bool set_update(Executor& x, Frame& f, uint32_t depth);
+  static bool dict_merge(Executor& x, Frame& f, uint32_t depth, bool reject_duplicates);
+  static bool list_to_tuple(Executor& x, Frame& f);
+  static bool unpack(Executor& x, Frame& f, uint32_t before, int64_t after);   // after -1: no starred target
+  static bool match_kind(Executor& x, Frame& f, unsigned long flag);
+  static bool match_keys(Executor& x, Frame& f);
+  static bool match_class(Executor& x, Frame& f, uint32_t n);
+
+  // opcodes_calls.cpp
+  static bool load_method(Executor& x, Frame& f, PyObject* name);
+  static bool call(Executor& x, Frame& f, uint32_t n);
+  static bool call_ex(Executor& x, Frame& f, uint32_t flags);
+  static bool make_function(Executor& x, Frame& f, uint32_t flags);
+  static Owned send(Executor& x, Frame& f);
+  static inline thread_local bool finished = false;   // send's second result
+
+  // opcodes_exceptions.cpp
+  static bool raise(Executor& x, Frame& f, uint32_t n);
+  static void reraise(Executor& x, Frame& f, const Insn& insn);
+  static bool push_exc_info(Frame& f);
+  static bool pop_except(Frame& f);
+  static bool check_exc_match(Executor& x, Frame& f);
+  static bool before_with(Executor& x, Frame& f);
+  static bool with_except_start(Executor& x, Frame& f);
+};
+
+}  // namespace braze::capture

@@ -1,0 +1,723 @@
+// Operators, truth, comparison, subscripts, formatting.
+#include "braze/capture/executor.h"
+#include "braze/capture/guard_constant.h"
+#include "braze/capture/natives.h"
+
+namespace braze::capture {
+
+namespace {
+
+struct BinaryRow {
+  const char* method;
+  const char* reflected;
+  const char* in_place;
+  const char* function;            // in the module operator
+  const char* in_place_function;
+  const char* sign;
+  PyObject* (*native)(PyObject*, PyObject*);
+  PyObject* (*native_in_place)(PyObject*, PyObject*);
+};
+
+PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
+PyObject* power_in_place(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
+
+constexpr BinaryRow kBinary[] = {
+    {"__add__", "__radd__", "__iadd__", "add", "iadd", "+", PyNumber_Add, PyNumber_InPlaceAdd},
+    {"__and__", "__rand__", "__iand__", "and_", "iand", "&", PyNumber_And, PyNumber_InPlaceAnd},
+    {"__floordiv__", "__rfloordiv__", "__ifloordiv__", "floordiv", "ifloordiv", "//", PyNumber_FloorDivide,
+     PyNumber_InPlaceFloorDivide},
+    {"__lshift__", "__rlshift__", "__ilshift__", "lshift", "ilshift", "<<", PyNumber_Lshift, PyNumber_InPlaceLshift},
+    {"__matmul__", "__rmatmul__", "__imatmul__", "matmul", "imatmul", "@", PyNumber_MatrixMultiply,
+     PyNumber_InPlaceMatrixMultiply},
+    {"__mul__", "__rmul__", "__imul__", "mul", "imul", "*", PyNumber_Multiply, PyNumber_InPlaceMultiply},
+    {"__mod__", "__rmod__", "__imod__", "mod", "imod", "%", PyNumber_Remainder, PyNumber_InPlaceRemainder},
+    {"__or__", "__ror__", "__ior__", "or_", "ior", "|", PyNumber_Or, PyNumber_InPlaceOr},
+    {"__pow__", "__rpow__", "__ipow__", "pow", "ipow", "** or pow()", power, power_in_place},
+    {"__rshift__", "__rrshift__", "__irshift__", "rshift", "irshift", ">>", PyNumber_Rshift, PyNumber_InPlaceRshift},
+    {"__sub__", "__rsub__", "__isub__", "sub", "isub", "-", PyNumber_Subtract, PyNumber_InPlaceSubtract},
+    {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/", PyNumber_TrueDivide,
+     PyNumber_InPlaceTrueDivide},
+    {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^", PyNumber_Xor, PyNumber_InPlaceXor},
+};
+
+// A function of the module operator (borrowed, kept for ever).
+PyObject* operator_function(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("_operator");
+  const Ref found = Ref::steal(PyObject_GetAttr(module, interned(name)));
+  if (!found) unsupported(std::string("operator.") + name + " is missing");
+  return found.get();   // the module holds it
+}
+
+bool is_python_method(PyTypeObject* type, PyObject* name, PyObject*& found) {
+  found = _PyType_Lookup(type, name);
+  return found != nullptr && PyFunction_Check(found);
+}
+
+// Builtin containers and constants, whose operators call nothing of the user's.
+bool is_plain(Executor& x, Value v) {
+  switch (x.prov.category(v.object)) {
+    case Category::Constant: return !PyType_HasFeature(Py_TYPE(v.object), Py_TPFLAGS_HEAPTYPE);
+    case Category::Symbolic: return true;
+    case Category::Referent: return Py_TYPE(v.object)->tp_as_number == nullptr || PyType_Check(v.object);
+    case Category::Tuple: return true;
+    case Category::Identity:
+      return PyList_CheckExact(v.object) || PyDict_CheckExact(v.object) || PyAnySet_CheckExact(v.object) ||
+             PyByteArray_CheckExact(v.object) || PyDictKeys_Check(v.object) || PyDictItems_Check(v.object);
+    case Category::Method: case Category::Tensor: case Category::Unset: return false;
+  }
+  return false;
+}
+
+bool is_tensor(Executor& x, Value v) { return x.prov.category(v.object) == Category::Tensor; }
+
+// List and tuple concatenation and repetition keep their items' sources.
+bool sequence_operator(Executor& x, uint32_t op, Value a, Value b, Owned& out) {
+  const bool in_place = op >= kFirstInPlace;
+  const auto kind = static_cast<Binary>(op % kFirstInPlace);
+  const bool lists = PyList_CheckExact(a.object), tuples = PyTuple_CheckExact(a.object);
+  if (!lists && !tuples) return false;
+  if (kind == Binary::Add) {
+    if (in_place && lists) {
+      if (!x.for_each(b, [&](Value item) { return x.list_append(a, item); })) return true;
+      out = Owned::borrow(a);
+      return true;
+    }
+    if (Py_TYPE(a.object) != Py_TYPE(b.object)) return false;
+    std::vector<Value> items;
+    for (const Value& v : {a, b}) {
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(v.object);
+      if (!x.prov.has_origin(v)) x.fail("a list of unknown origin");
+      x.prov.use_length(v, n);
+      for (Py_ssize_t i = 0; i < n; i++) items.push_back(x.prov.item_of(v, PySequence_Fast_GET_ITEM(v.object, i), i));
+    }
+    const auto n = static_cast<int64_t>(items.size());
+    out = lists ? x.make_list(items.data(), n) : x.make_tuple(items.data(), n);
+    return true;
+  }
+  if (kind == Binary::Multiply && PyLong_CheckExact(b.object) && !(in_place && lists)) {
+    x.prov.use_constant(b);
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(a.object);
+    x.prov.use_length(a, n);
+    const Ref made = Ref::steal(PySequence_Repeat(a.object, PyLong_AsSsize_t(b.object)));
+    if (!made) return true;
+    if (lists) x.prov.add_fresh(made.get());
+    for (Py_ssize_t i = 0; i < n; i++) {
+      x.prov.stored(made.get(), x.prov.item_of(a, PySequence_Fast_GET_ITEM(a.object, i), i));
+    }
+    out = Owned(made);
+    return true;
+  }
+  return false;
+}
+
+// a OP b where a class in Python takes part: __op__, __rop__ and NotImplemented as CPython orders them.
+Owned python_operator(Executor& x, uint32_t op, Value a, Value b) {
+  const BinaryRow& row = kBinary[op % kFirstInPlace];
+  PyTypeObject *ta = Py_TYPE(a.object), *tb = Py_TYPE(b.object);
+  const auto attempt = [&](Value self, const char* name, Value other) -> Owned {
+    const Method m = x.special(self, interned(name));
+    if (!m.function) return Owned::borrow(Py_NotImplemented);
+    return x.call_method(m, {other});
+  };
+  if (op >= kFirstInPlace) {
+    Owned r = attempt(a, row.in_place, b);
+    if (!r || r.ref.get() != Py_NotImplemented) return r;
+  }
+  PyObject* reflected_b = _PyType_Lookup(tb, interned(row.reflected));
+  const bool b_first = ta != tb && PyType_IsSubtype(tb, ta) && reflected_b != nullptr &&
+                       reflected_b != _PyType_Lookup(ta, interned(row.reflected));
+  if (b_first) {
+    Owned r = attempt(b, row.reflected, a);
+    if (!r || r.ref.get() != Py_NotImplemented) return r;
+  }
+  Owned r = attempt(a, row.method, b);
+  if (!r || r.ref.get() != Py_NotImplemented) return r;
+  if (!b_first && ta != tb) {
+    r = attempt(b, row.reflected, a);
+    if (!r || r.ref.get() != Py_NotImplemented) return r;
+  }
+  PyErr_Format(PyExc_TypeError, "unsupported operand type(s) for %s%s: '%.100s' and '%.100s'", row.sign,
+               op >= kFirstInPlace ? "=" : "", ta->tp_name, tb->tp_name);
+  return {};
+}
+
+Owned call_tensor_operator(Executor& x, const char* name, std::initializer_list<Value> operands) {
+  ArgumentList list;
+  for (const Value& v : operands) list.add(v);
+  return x.call_tensor(operator_function(name), list.get());
+}
+
+}  // namespace
+
+Owned Executor::binary(uint32_t op, Value a, Value b) {
+  const BinaryRow& row = kBinary[op % kFirstInPlace];
+  const bool in_place = op >= kFirstInPlace;
+  if (prov.category(a.object) == Category::Constant && prov.category(b.object) == Category::Constant &&
+      is_plain(*this, a) && is_plain(*this, b)) {
+    prov.use_constant(a);
+    prov.use_constant(b);
+    return Owned::steal(row.native(a.object, b.object));
+  }
+  if (is_tensor(*this, a) || is_tensor(*this, b)) {
+    PyObject* method = nullptr;
+    const Value other = is_tensor(*this, a) ? b : a;
+    const bool python_other = !is_tensor(*this, other) &&
+                              (is_python_method(Py_TYPE(other.object), interned(row.method), method) ||
+                               is_python_method(Py_TYPE(other.object), interned(row.reflected), method));
+    if (!python_other) return call_tensor_operator(*this, in_place ? row.in_place_function : row.function, {a, b});
+    return python_operator(*this, op, a, b);
+  }
+  Owned out;
+  if (sequence_operator(*this, op, a, b, out)) return out;
+  if (is_plain(*this, a) && is_plain(*this, b)) {
+    prov.use_deep(a);
+    prov.use_deep(b);
+    if (in_place && prov.category(a.object) == Category::Identity) require_fresh(a, "changing");
+    return fresh_native(Ref::steal(in_place ? row.native_in_place(a.object, b.object) : row.native(a.object, b.object)));
+  }
+  return python_operator(*this, op, a, b);
+}
+
+Owned Executor::unary(Op op, Value v) {
+  if (op == Op::UnaryNot) {
+    const int t = truth(v);
+    return t < 0 ? Owned() : Owned::boolean(t == 0);
+  }
+  const char* name = op == Op::UnaryNegative ? "__neg__" : op == Op::UnaryPositive ? "__pos__" : "__invert__";
+  if (is_tensor(*this, v)) {
+    const char* function = op == Op::UnaryNegative ? "neg" : op == Op::UnaryPositive ? "pos" : "invert";
+    return call_tensor_operator(*this, function, {v});
+  }
+  if (is_plain(*this, v)) {
+    prov.use_constant(v);
+    PyObject* r = op == Op::UnaryNegative   ? PyNumber_Negative(v.object)
+                  : op == Op::UnaryPositive ? PyNumber_Positive(v.object)
+                                            : PyNumber_Invert(v.object);
+    return Owned::steal(r);
+  }
+  const Method m = special(v, interned(name));
+  if (!m.function) {
+    PyErr_Format(PyExc_TypeError, "bad operand type for unary %s: '%.200s'",
+                 op == Op::UnaryNegative ? "-" : op == Op::UnaryPositive ? "+" : "~", Py_TYPE(v.object)->tp_name);
+    return {};
+  }
+  return call_method(m, {});
+}
+
+int Executor::is_same(Value a, Value b) {
+  const bool same = a.object == b.object;
+  const Category ca = prov.category(a.object), cb = prov.category(b.object);
+  if (a.src == kNoSource && b.src == kNoSource) return same;
+  const bool with_identity_a = ca == Category::Identity || ca == Category::Tensor;
+  const bool with_identity_b = cb == Category::Identity || cb == Category::Tensor;
+  if (with_identity_a && with_identity_b) {
+    if (!same) prov.use_distinct(a, b);
+    return same;
+  }
+  // One of them is None, a number, a class and so on: its value or the other's type decides.
+  for (const Value& v : {a, b}) {
+    const Category c = prov.category(v.object);
+    if (c == Category::Constant && v.object != Py_None && v.object != Py_True && v.object != Py_False &&
+        (with_identity_a || with_identity_b)) {
+      prov.use_type(v);
+    } else if (c == Category::Constant || c == Category::Referent) {
+      prov.use_constant(v);
+    } else {
+      prov.use_type(v);
+    }
+  }
+  return same;
+}
+
+int Executor::truth(Value v) {
+  PyObject* o = v.object;
+  if (o == Py_True || o == Py_False || o == Py_None) {
+    prov.use_constant(v);
+    return o == Py_True;
+  }
+  switch (prov.category(o)) {
+    case Category::Constant: {
+      const int t = PyObject_IsTrue(o);
+      if (t >= 0 && !PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE)) {
+        prov.use_truth(v, t == 1);
+      } else {
+        prov.use_constant(v);
+      }
+      return t;
+    }
+    case Category::Symbolic: {
+      const int t = PyObject_IsTrue(o);
+      if (t < 0) {
+        PyErr_Clear();
+        fail("the truth of a symbolic number");
+      }
+      return t;
+    }
+    case Category::Referent:
+    case Category::Method: {
+      PyObject* meta_bool = _PyType_Lookup(Py_TYPE(o), interned("__bool__"));
+      PyObject* meta_len = _PyType_Lookup(Py_TYPE(o), interned("__len__"));
+      prov.use_type(v);
+      if (meta_bool == nullptr && meta_len == nullptr) return 1;
+      prov.use_constant(v);
+      break;
+    }
+    case Category::Tuple:
+      if (PyTuple_CheckExact(o)) {
+        prov.use_truth(v, PyTuple_GET_SIZE(o) > 0);
+        return PyTuple_GET_SIZE(o) > 0;
+      }
+      break;
+    case Category::Tensor: {
+      const Method m = special(v, interned("__bool__"));
+      const Owned r = call_method(m, {});
+      if (!r) return -1;
+      if (!PyBool_Check(r.ref.get())) fail("the truth of a tensor", "use torch.where or torch.cond");
+      return r.ref.get() == Py_True;
+    }
+    case Category::Identity:
+    case Category::Unset: break;
+  }
+  PyTypeObject* type = Py_TYPE(o);
+  PyObject* method = nullptr;
+  if (is_python_method(type, interned("__bool__"), method)) {
+    const Owned r = call_method(special(v, interned("__bool__")), {});
+    if (!r) return -1;
+    if (!PyBool_Check(r.ref.get())) {
+      PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s", Py_TYPE(r.ref.get())->tp_name);
+      return -1;
+    }
+    prov.use_constant(r.get());
+    return r.ref.get() == Py_True;
+  }
+  if (type->tp_as_number != nullptr && type->tp_as_number->nb_bool != nullptr) {
+    if (!prov.is_fresh(o) && v.src != kNoSource) fail(std::string("the truth of the native type ") + type->tp_name);
+    return PyObject_IsTrue(o);
+  }
+  if (is_python_method(type, interned("__len__"), method)) {
+    const int64_t n = length(v);
+    return n < 0 ? -1 : n > 0;
+  }
+  const bool sized = (type->tp_as_mapping != nullptr && type->tp_as_mapping->mp_length != nullptr) ||
+                     (type->tp_as_sequence != nullptr && type->tp_as_sequence->sq_length != nullptr);
+  if (!sized) {
+    prov.use_type(v);
+    prov.use_type_attribute(type, interned("__bool__"), nullptr);
+    prov.use_type_attribute(type, interned("__len__"), nullptr);
+    return 1;
+  }
+  if (!prov.has_origin(v)) fail(std::string("the length of an object of unknown origin: ") + type->tp_name);
+  const Py_ssize_t n = PyObject_Size(o);
+  if (n < 0) return -1;
+  if (PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o)) {
+    prov.use_truth(v, n > 0);
+  } else if (v.src != kNoSource) {
+    fail(std::string("the length of the native type ") + type->tp_name);
+  }
+  return n > 0;
+}
+
+int64_t Executor::length(Value v) {
+  PyTypeObject* type = Py_TYPE(v.object);
+  PyObject* method = nullptr;
+  if (prov.category(v.object) == Category::Constant) {
+    prov.use_constant(v);
+    return PyObject_Size(v.object);
+  }
+  if (is_python_method(type, interned("__len__"), method)) {
+    const Owned r = call_method(special(v, interned("__len__")), {});
+    if (!r) return -1;
+    prov.use_constant(r.get());
+    if (!PyLong_Check(r.ref.get())) {
+      PyErr_Format(PyExc_TypeError, "'%.200s' object cannot be interpreted as an integer", Py_TYPE(r.ref.get())->tp_name);
+      return -1;
+    }
+    const Py_ssize_t n = PyLong_AsSsize_t(r.ref.get());
+    if (n < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "__len__() should return >= 0");
+    return n;
+  }
+  if (!prov.has_origin(v)) fail(std::string("the length of an object of unknown origin: ") + type->tp_name);
+  const Py_ssize_t n = PyObject_Size(v.object);
+  if (n < 0) return -1;
+  if (PyList_Check(v.object) || PyTuple_Check(v.object) || PyDict_Check(v.object) || PyAnySet_Check(v.object)) {
+    prov.use_length(v, n);
+  } else if (v.src != kNoSource) {
+    fail(std::string("the length of the native type ") + type->tp_name);
+  } else if (PyDictViewSet_Check(v.object) || PyDictValues_Check(v.object)) {
+    PyObject* dict = reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(v.object)->dv_dict);
+    prov.use_length({dict, prov.recall(v.object, dict)}, n);
+  }
+  return n;
+}
+
+namespace {
+
+// Equality of builtin containers that hold tensors or instances would call into them.
+bool compares_natively(Executor& x, Value v) {
+  switch (x.prov.category(v.object)) {
+    case Category::Constant: return true;
+    case Category::Referent: return !PyType_Check(v.object) || Py_TYPE(v.object)->tp_richcompare == PyType_Type.tp_richcompare;
+    case Category::Symbolic: return true;
+    case Category::Method: return true;
+    case Category::Tuple:
+      if (PyTuple_Check(v.object)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v.object); i++) {
+          if (!compares_natively(x, {PyTuple_GET_ITEM(v.object, i), kNoSource})) return false;
+        }
+      }
+      return true;
+    case Category::Identity:
+      if (PyList_CheckExact(v.object)) {
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(v.object); i++) {
+          if (!compares_natively(x, {PyList_GET_ITEM(v.object, i), kNoSource})) return false;
+        }
+        return true;
+      }
+      if (PyDict_CheckExact(v.object)) {
+        PyObject *key = nullptr, *value = nullptr;
+        Py_ssize_t position = 0;
+        while (PyDict_Next(v.object, &position, &key, &value)) {
+          if (!compares_natively(x, {value, kNoSource})) return false;
+        }
+        return true;
+      }
+      return PyAnySet_CheckExact(v.object) || PyDictKeys_Check(v.object);
+    case Category::Tensor: case Category::Unset: return false;
+  }
+  return false;
+}
+
+bool compares_by_identity(PyObject* object) {
+  return Py_TYPE(object)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+}  // namespace
+
+Owned Executor::compare(int op, Value a, Value b) {
+  static constexpr const char* kMethods[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
+  static constexpr const char* kFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
+  static constexpr int kReflected[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+  static constexpr const char* kSigns[] = {"<", "<=", "==", "!=", ">", ">="};
+  const Category ca = prov.category(a.object), cb = prov.category(b.object);
+  PyObject* method = nullptr;
+  if (ca == Category::Tensor || cb == Category::Tensor) {
+    const Value other = ca == Category::Tensor ? b : a;
+    if (prov.category(other.object) == Category::Tensor ||
+        !is_python_method(Py_TYPE(other.object), interned(kMethods[op]), method)) {
+      if (other.object == Py_None && (op == Py_EQ || op == Py_NE)) {   // never equal, no operation
+        prov.use_constant(other);
+        return Owned::boolean(op == Py_NE);
+      }
+      return call_tensor_operator(*this, kFunctions[op], {a, b});
+    }
+  }
+  if (compares_natively(*this, a) && compares_natively(*this, b)) {
+    prov.use_deep(a);
+    prov.use_deep(b);
+    const uint64_t before = frames_run_natively();
+    Owned r = Owned::steal(PyObject_RichCompare(a.object, b.object, op));
+    if (frames_run_natively() != before) fail("a comparison that calls Python code");
+    return r;
+  }
+  if ((op == Py_EQ || op == Py_NE) && (compares_by_identity(a.object) || ca == Category::Constant) &&
+      (compares_by_identity(b.object) || cb == Category::Constant)) {
+    prov.use_type(a);
+    prov.use_type(b);
+    return Owned::boolean((is_same(a, b) == 1) == (op == Py_EQ));
+  }
+  // Classes with comparisons in Python.
+  PyTypeObject *ta = Py_TYPE(a.object), *tb = Py_TYPE(b.object);
+  const auto attempt = [&](Value self, int how, Value other) -> Owned {
+    PyObject* found = _PyType_Lookup(Py_TYPE(self.object), interned(kMethods[how]));
+    if (found == nullptr) return Owned::borrow(Py_NotImplemented);
+    if (PyFunction_Check(found)) return call_method(special(self, interned(kMethods[how])), {other});
+    if (how == Py_NE && is_python_method(Py_TYPE(self.object), interned("__eq__"), found)) {   // object.__ne__
+      const Owned equal = call_method(special(self, interned("__eq__")), {other});
+      if (!equal || equal.ref.get() == Py_NotImplemented) return equal;
+      const int t = truth(equal.get());
+      return t < 0 ? Owned() : Owned::boolean(t == 0);
+    }
+    if (compares_by_identity(self.object) || compares_natively(*this, self)) {
+      if (how == Py_EQ && is_same(self, other) == 1) return Owned::boolean(true);
+      return Owned::borrow(Py_NotImplemented);
+    }
+    fail(std::string("a comparison of the native type ") + Py_TYPE(self.object)->tp_name);
+  };
+  const bool b_first = ta != tb && PyType_IsSubtype(tb, ta) &&
+                       is_python_method(tb, interned(kMethods[kReflected[op]]), method);
+  if (b_first) {
+    Owned r = attempt(b, kReflected[op], a);
+    if (!r || r.ref.get() != Py_NotImplemented) return r;
+  }
+  Owned r = attempt(a, op, b);
+  if (!r || r.ref.get() != Py_NotImplemented) return r;
+  if (!b_first) {
+    r = attempt(b, kReflected[op], a);
+    if (!r || r.ref.get() != Py_NotImplemented) return r;
+  }
+  if (op == Py_EQ || op == Py_NE) return Owned::boolean((is_same(a, b) == 1) == (op == Py_EQ));
+  PyErr_Format(PyExc_TypeError, "'%s' not supported between instances of '%.100s' and '%.100s'", kSigns[op], ta->tp_name,
+               tb->tp_name);
+  return {};
+}
+
+int Executor::contains(Value container, Value item) {
+  PyTypeObject* type = Py_TYPE(container.object);
+  PyObject* method = nullptr;
+  if (is_tensor(*this, container)) {
+    const Owned r = call(get_attribute(container, interned("__contains__")).get(), {item});
+    return r ? truth(r.get()) : -1;
+  }
+  if (is_python_method(type, interned("__contains__"), method)) {
+    const Owned r = call_method(special(container, interned("__contains__")), {item});
+    return r ? truth(r.get()) : -1;
+  }
+  if (PyDict_Check(container.object) || PyDictKeys_Check(container.object)) {
+    Value dict = container;
+    if (PyDictKeys_Check(container.object)) {
+      PyObject* d = reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(container.object)->dv_dict);
+      dict = {d, prov.recall(container.object, d)};
+    }
+    const Value found = dict_get(dict, item);
+    if (found.object == nullptr) return PyErr_Occurred() ? -1 : 0;
+    prov.use_present(found);
+    return 1;
+  }
+  if (prov.category(container.object) == Category::Constant) {
+    prov.use_constant(container);
+    prov.use_deep(item);
+    return PySequence_Contains(container.object, item.object);
+  }
+  if (PyAnySet_Check(container.object) || (Py_TYPE(container.object)->tp_flags & Py_TPFLAGS_MAPPING) != 0) {
+    prov.use_deep(container);
+    prov.use_constant(item);
+    require_native_hash(*this, item);
+    return PySequence_Contains(container.object, item.object);
+  }
+  for (int found = 0;;) {   // lists, tuples, anything iterable: x is e or x == e
+    const bool ok = for_each(container, [&](Value e) {
+      if (found != 0) return true;
+      if (is_same(item, e) == 1) return found = 1, true;
+      const Owned equal = compare(Py_EQ, item, e);
+      if (!equal) return false;
+      const int t = truth(equal.get());
+      if (t < 0) return false;
+      found = t;
+      return true;
+    });
+    return ok ? found : -1;
+  }
+}
+
+// --- subscripts
+
+namespace {
+
+bool index_of(Executor& x, Value key, Py_ssize_t& out) {
+  if (PyLong_Check(key.object)) {
+    x.prov.use_constant(key);
+    out = PyLong_AsSsize_t(key.object);
+    return !(out == -1 && PyErr_Occurred());
+  }
+  const Method m = x.special(key, interned("__index__"));
+  if (!m.function) {
+    PyErr_Format(PyExc_TypeError, "indices must be integers or slices, not %.200s", Py_TYPE(key.object)->tp_name);
+    return false;
+  }
+  const Owned r = x.call_method(m, {});
+  if (!r) return false;
+  if (!PyLong_Check(r.ref.get())) x.fail("an index that is no integer");
+  x.prov.use_constant(r.get());
+  out = PyLong_AsSsize_t(r.ref.get());
+  return !(out == -1 && PyErr_Occurred());
+}
+
+Owned sequence_item(Executor& x, Value v, Value key) {
+  const bool list = PyList_Check(v.object);
+  if (!x.prov.has_origin(v)) x.fail("a list of unknown origin");
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(v.object);
+  if (PySlice_Check(key.object)) {
+    x.prov.use_deep(key);
+    x.prov.use_length(v, n);
+    Py_ssize_t start = 0, stop = 0, step = 0;
+    if (PySlice_Unpack(key.object, &start, &stop, &step) < 0) return {};
+    const Py_ssize_t count = PySlice_AdjustIndices(n, &start, &stop, step);
+    std::vector<Value> items;
+    for (Py_ssize_t i = 0; i < count; i++) {
+      const Py_ssize_t k = start + i * step;
+      items.push_back(x.prov.item_of(v, PySequence_Fast_GET_ITEM(v.object, k), k));
+    }
+    return list ? x.make_list(items.data(), count) : x.make_tuple(items.data(), count);
+  }
+  Py_ssize_t i = 0;
+  if (!index_of(x, key, i)) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+      PyErr_Format(PyExc_TypeError, "%s indices must be integers or slices, not %.200s", list ? "list" : "tuple",
+                   Py_TYPE(key.object)->tp_name);
+    }
+    return {};
+  }
+  if (i < 0) {
+    x.prov.use_length(v, n);
+    i += n;
+  }
+  if (i < 0 || i >= n) {
+    x.prov.use_length(v, n);
+    PyErr_Format(PyExc_IndexError, "%s index out of range", list ? "list" : "tuple");
+    return {};
+  }
+  x.prov.use_type(v);
+  return Owned::borrow(x.prov.item_of(v, PySequence_Fast_GET_ITEM(v.object, i), i));
+}
+
+Owned dict_item(Executor& x, Value dict, Value key) {
+  const Value v = x.dict_get(dict, key);
+  if (v.object != nullptr) return Owned::borrow(v);
+  if (PyErr_Occurred()) return {};
+  if (!PyDict_CheckExact(dict.object)) {
+    const Method missing = x.special(dict, interned("__missing__"));
+    if (missing.function) return x.call_method(missing, {key});
+  }
+  PyErr_SetObject(PyExc_KeyError, key.object);
+  return {};
+}
+
+}  // namespace
+
+Owned Executor::subscript(Value container, Value key) {
+  PyTypeObject* type = Py_TYPE(container.object);
+  if (PyList_CheckExact(container.object) || PyTuple_CheckExact(container.object)) {
+    return sequence_item(*this, container, key);
+  }
+  if (PyDict_CheckExact(container.object)) return dict_item(*this, container, key);
+  const Category c = prov.category(container.object);
+  if (c == Category::Tensor) return call_tensor_operator(*this, "getitem", {container, key});
+  if (c == Category::Constant) {   // strings, ranges, torch.Size
+    prov.use_constant(container);
+    prov.use_deep(key);
+    return fresh_native(Ref::steal(PyObject_GetItem(container.object, key.object)));
+  }
+  if (PyType_Check(container.object)) {
+    PyObject* on_meta = _PyType_Lookup(type, interned("__getitem__"));
+    if (on_meta == nullptr) {
+      prov.use_identity(container);
+      const Owned m = find_attribute(container, interned("__class_getitem__"));
+      if (m && PyMethod_Check(m.ref.get())) return call(m.get(), {key});
+      prov.use_deep(key);
+      return Owned::steal(PyObject_GetItem(container.object, key.object));
+    }
+    PyObject* member = PyUnicode_Check(key.object) ? PyObject_GetItem(container.object, key.object) : nullptr;
+    if (member != nullptr && prov.category(member) == Category::Constant) {   // Enum['name']
+      prov.use_identity(container);
+      prov.use_constant(key);
+      return Owned::steal(member);
+    }
+    PyErr_Clear();
+  }
+  PyObject* method = nullptr;
+  if (is_python_method(type, interned("__getitem__"), method)) {
+    return call_method(special(container, interned("__getitem__")), {key});
+  }
+  prov.use_type(container);
+  prov.use_type_attribute(type, interned("__getitem__"), _PyType_Lookup(type, interned("__getitem__")));
+  if (PyList_Check(container.object) || PyTuple_Check(container.object)) return sequence_item(*this, container, key);
+  if (PyDict_Check(container.object)) return dict_item(*this, container, key);
+  if (type->tp_as_mapping == nullptr && type->tp_as_sequence == nullptr) {
+    PyErr_Format(PyExc_TypeError, "'%.200s' object is not subscriptable", type->tp_name);
+    return {};
+  }
+  if (prov.is_fresh(container.object) || (container.src == kNoSource && c != Category::Identity)) {
+    prov.use_deep(key);
+    const uint64_t before = frames_run_natively();
+    Ref item = Ref::steal(PyObject_GetItem(container.object, key.object));
+    if (frames_run_natively() != before) fail("a native subscript that calls Python code");
+    return Owned(item, item ? prov.recall(container.object, item.get()) : kNoSource);
+  }
+  if (type == &PyDictProxy_Type) return Owned::steal(PyObject_GetItem(container.object, key.object));
+  if (container.src == kNoSource && prov.category(key.object) != Category::Tensor) {   // generic aliases
+    return Owned::steal(PyObject_GetItem(container.object, key.object));
+  }
+  fail(std::string("a subscript of the native type ") + type->tp_name);
+}
+
+bool Executor::set_subscript(Value container, Value key, Value value) {
+  PyTypeObject* type = Py_TYPE(container.object);
+  if (is_tensor(*this, container)) {
+    return static_cast<bool>(call_tensor_operator(*this, "setitem", {container, key, value}));
+  }
+  PyObject* method = nullptr;
+  if (is_python_method(type, interned("__setitem__"), method)) {
+    return static_cast<bool>(call_method(special(container, interned("__setitem__")), {key, value}));
+  }
+  if (PyDict_Check(container.object)) return dict_set(container, key, value);
+  require_fresh(container, "changing");
+  if (PyList_Check(container.object) && PySlice_Check(key.object)) {
+    prov.use_deep(key);
+    const Ref items = Ref::steal(PyList_New(0));
+    const bool ok = for_each(value, [&](Value item) {
+      prov.stored(container.object, item);
+      return PyList_Append(items.get(), item.object) == 0;
+    });
+    return ok && PyObject_SetItem(container.object, key.object, items.get()) == 0;
+  }
+  prov.use_constant(key);
+  prov.stored(container.object, value);
+  const uint64_t before = frames_run_natively();
+  const bool ok = PyObject_SetItem(container.object, key.object, value.object) == 0;
+  if (frames_run_natively() != before) fail("a native item assignment that calls Python code");
+  return ok;
+}
+
+bool Executor::delete_subscript(Value container, Value key) {
+  PyObject* method = nullptr;
+  if (is_python_method(Py_TYPE(container.object), interned("__delitem__"), method)) {
+    return static_cast<bool>(call_method(special(container, interned("__delitem__")), {key}));
+  }
+  require_fresh(container, "deleting an item of");
+  prov.use_deep(key);
+  require_native_hash(*this, key);
+  return PyObject_DelItem(container.object, key.object) == 0;
+}
+
+// --- text
+
+Owned Executor::to_string(Value v, bool repr) {
+  PyTypeObject* type = Py_TYPE(v.object);
+  if (prov.category(v.object) == Category::Tensor) fail("the text of a tensor");
+  PyObject* method = nullptr;
+  const char* name = repr ? "__repr__" : "__str__";
+  if (is_python_method(type, interned(name), method)) return call_method(special(v, interned(name)), {});
+  if (!repr && type->tp_str == PyBaseObject_Type.tp_str && is_python_method(type, interned("__repr__"), method)) {
+    return to_string(v, true);
+  }
+  if (prov.category(v.object) == Category::Identity &&
+      (type->tp_repr == PyBaseObject_Type.tp_repr)) {
+    fail("the text of an object that shows its address");
+  }
+  prov.use_deep(v);
+  const uint64_t before = frames_run_natively();
+  Owned text = Owned::steal(repr ? PyObject_Repr(v.object) : PyObject_Str(v.object));
+  if (frames_run_natively() != before && prov.category(v.object) == Category::Identity) {
+    fail("the text of an object that calls Python code");
+  }
+  return text;
+}
+
+Owned Executor::format(Value v, PyObject* spec) {
+  PyTypeObject* type = Py_TYPE(v.object);
+  PyObject* method = nullptr;
+  if (is_python_method(type, interned("__format__"), method)) {
+    if (prov.category(v.object) == Category::Tensor) fail("the text of a tensor");
+    if (prov.category(v.object) != Category::Constant) {
+      return call_method(special(v, interned("__format__")), {{spec != nullptr ? spec : interned(""), kNoSource}});
+    }
+  }
+  const bool empty = spec == nullptr || PyUnicode_GET_LENGTH(spec) == 0;
+  const bool object_format = _PyType_Lookup(type, interned("__format__")) ==
+                             _PyType_Lookup(&PyBaseObject_Type, interned("__format__"));
+  if (object_format && empty) return to_string(v, false);
+  prov.use_deep(v);
+  return Owned::steal(PyObject_Format(v.object, spec));
+}
+
+}  // namespace braze::capture

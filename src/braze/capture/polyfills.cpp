@@ -1,0 +1,371 @@
+// Natives that call back into Python, written in Python: their frames are ordinary frames of the trace.
+#include "braze/capture/natives.h"
+#include "braze/support/check.h"
+
+namespace braze::capture {
+
+namespace {
+
+constexpr const char* kSource = R"py(
+def sequence_iterator(sequence):
+    i = 0
+    while True:
+        try:
+            item = sequence[i]
+        except (IndexError, StopIteration):
+            return
+        yield item
+        i += 1
+
+def call_iterator(function, sentinel):
+    while True:
+        item = function()
+        if item == sentinel:
+            return
+        yield item
+
+def enumerate_(iterable, start=0):
+    i = start
+    for item in iterable:
+        yield i, item
+        i += 1
+
+def zip_(*iterables, strict=False):
+    iterators = [iter(i) for i in iterables]
+    if not iterators:
+        return
+    while True:
+        items = []
+        for n, it in enumerate_(iterators):
+            try:
+                items.append(next(it))
+            except StopIteration:
+                if not strict:
+                    return
+                if n > 0:
+                    which = "" if n == 1 else "s 1-%d" % n
+                    raise ValueError("zip() argument %d is shorter than argument%s" % (n + 1, which or " 1")) from None
+                for k, other in enumerate_(iterators[1:]):
+                    try:
+                        next(other)
+                    except StopIteration:
+                        pass
+                    else:
+                        which = " 1" if k == 0 else "s 1-%d" % (k + 1)
+                        raise ValueError("zip() argument %d is longer than argument%s" % (k + 2, which)) from None
+                return
+        yield tuple(items)
+
+def map_(function, *iterables):
+    if len(iterables) == 1:
+        for item in iterables[0]:
+            yield function(item)
+    else:
+        for items in zip_(*iterables):
+            yield function(*items)
+
+def filter_(function, iterable):
+    for item in iterable:
+        if item if function is None else function(item):
+            yield item
+
+def reversed_(sequence):
+    i = len(sequence) - 1
+    while i >= 0:
+        yield sequence[i]
+        i -= 1
+
+def all_(iterable):
+    for item in iterable:
+        if not item:
+            return False
+    return True
+
+def any_(iterable):
+    for item in iterable:
+        if item:
+            return True
+    return False
+
+def sum_(iterable, start=0):
+    total = start
+    for item in iterable:
+        total = total + item
+    return total
+
+_missing = object()
+
+def _extreme(name, less, args, key, default):
+    if not args:
+        raise TypeError(name + " expected at least 1 argument, got 0")
+    items = args[0] if len(args) == 1 else args
+    best = _missing
+    for item in items:
+        value = item if key is None else key(item)
+        if best is _missing or less(value, best_value):
+            best, best_value = item, value
+    if best is _missing:
+        if default is _missing:
+            raise ValueError(name + "() arg is an empty sequence")
+        return default
+    return best
+
+def min_(*args, key=None, default=_missing):
+    return _extreme("min", lambda a, b: a < b, args, key, default)
+
+def max_(*args, key=None, default=_missing):
+    return _extreme("max", lambda a, b: a > b, args, key, default)
+
+def _merge_sort(items, keys, reverse):
+    if len(items) < 2:
+        return items, keys
+    middle = len(items) // 2
+    a, ka = _merge_sort(items[:middle], keys[:middle], reverse)
+    b, kb = _merge_sort(items[middle:], keys[middle:], reverse)
+    out, kout, i, j = [], [], 0, 0
+    while i < len(a) and j < len(b):
+        take_b = ka[i] < kb[j] if reverse else kb[j] < ka[i]
+        if take_b:
+            out.append(b[j]); kout.append(kb[j]); j += 1
+        else:
+            out.append(a[i]); kout.append(ka[i]); i += 1
+    return out + a[i:] + b[j:], kout + ka[i:] + kb[j:]
+
+def sorted_(iterable, /, *, key=None, reverse=False):
+    items = list(iterable)
+    return _merge_sort(items, items if key is None else [key(i) for i in items], reverse)[0]
+
+def list_sort(self, *, key=None, reverse=False):
+    self[:] = sorted_(self, key=key, reverse=reverse)
+
+def reduce(function, sequence, initial=_missing):
+    it = iter(sequence)
+    if initial is _missing:
+        try:
+            value = next(it)
+        except StopIteration:
+            raise TypeError("reduce() of empty iterable with no initial value") from None
+    else:
+        value = initial
+    for item in it:
+        value = function(value, item)
+    return value
+
+def chain(*iterables):
+    for iterable in iterables:
+        for item in iterable:
+            yield item
+
+def from_iterable(cls, iterables):
+    for iterable in iterables:
+        for item in iterable:
+            yield item
+
+def islice(iterable, *args):
+    s = slice(*args)
+    start, stop, step = s.start or 0, s.stop, s.step or 1
+    it = iter(iterable)
+    i, wanted = 0, start
+    while stop is None or i < stop:
+        if stop is not None and wanted >= stop:
+            while i < stop:
+                try:
+                    next(it)
+                except StopIteration:
+                    return
+                i += 1
+            return
+        try:
+            item = next(it)
+        except StopIteration:
+            return
+        if i == wanted:
+            yield item
+            wanted += step
+        i += 1
+
+def count(start=0, step=1):
+    n = start
+    while True:
+        yield n
+        n += step
+
+def cycle(iterable):
+    saved = []
+    for item in iterable:
+        yield item
+        saved.append(item)
+    while saved:
+        for item in saved:
+            yield item
+
+def repeat(object, times=None):
+    if times is None:
+        while True:
+            yield object
+    else:
+        for _ in range(times):
+            yield object
+
+def accumulate(iterable, func=None, *, initial=None):
+    it = iter(iterable)
+    total = initial
+    if initial is None:
+        try:
+            total = next(it)
+        except StopIteration:
+            return
+    yield total
+    for item in it:
+        total = total + item if func is None else func(total, item)
+        yield total
+
+def starmap(function, iterable):
+    for args in iterable:
+        yield function(*args)
+
+def takewhile(predicate, iterable):
+    for item in iterable:
+        if not predicate(item):
+            return
+        yield item
+
+def dropwhile(predicate, iterable):
+    it = iter(iterable)
+    for item in it:
+        if not predicate(item):
+            yield item
+            break
+    for item in it:
+        yield item
+
+def filterfalse(predicate, iterable):
+    for item in iterable:
+        if not (item if predicate is None else predicate(item)):
+            yield item
+
+def pairwise(iterable):
+    it = iter(iterable)
+    try:
+        a = next(it)
+    except StopIteration:
+        return
+    for b in it:
+        yield a, b
+        a = b
+
+def zip_longest(*iterables, fillvalue=None):
+    iterators = [iter(i) for i in iterables]
+    active = [True] * len(iterators)
+    while True:
+        items, some = [], False
+        for n, it in enumerate_(iterators):
+            if active[n]:
+                try:
+                    items.append(next(it))
+                    some = True
+                    continue
+                except StopIteration:
+                    active[n] = False
+            items.append(fillvalue)
+        if not some:
+            return
+        yield tuple(items)
+
+def product(*iterables, repeat=1):
+    pools = [tuple(pool) for pool in iterables] * repeat
+    result = [()]
+    for pool in pools:
+        result = [x + (y,) for x in result for y in pool]
+    for item in result:
+        yield item
+
+def combinations(iterable, r):
+    pool = tuple(iterable)
+    n = len(pool)
+    if r > n:
+        return
+    indices = list(range(r))
+    yield tuple([pool[i] for i in indices])
+    while True:
+        i = r - 1
+        while i >= 0 and indices[i] == i + n - r:
+            i -= 1
+        if i < 0:
+            return
+        indices[i] += 1
+        for j in range(i + 1, r):
+            indices[j] = indices[j - 1] + 1
+        yield tuple([pool[i] for i in indices])
+
+def permutations(iterable, r=None):
+    pool = tuple(iterable)
+    r = len(pool) if r is None else r
+    for indices in product(range(len(pool)), repeat=r):
+        if len(set(indices)) == r:
+            yield tuple([pool[i] for i in indices])
+
+def compress(data, selectors):
+    for d, s in zip_(data, selectors):
+        if s:
+            yield d
+
+def groupby(iterable, key=None):
+    groups = []
+    for item in iterable:
+        k = item if key is None else key(item)
+        if groups and groups[-1][0] == k:
+            groups[-1][1].append(item)
+        else:
+            groups.append((k, [item]))
+    for k, items in groups:
+        yield k, iter(items)
+)py";
+
+struct Row {
+  const char* native;
+  const char* function;
+};
+
+constexpr Row kRows[] = {
+    {"builtins.enumerate", "enumerate_"}, {"builtins.zip", "zip_"}, {"builtins.map", "map_"},
+    {"builtins.filter", "filter_"}, {"builtins.all", "all_"}, {"builtins.any", "any_"}, {"builtins.sum", "sum_"},
+    {"builtins.min", "min_"}, {"builtins.max", "max_"}, {"builtins.sorted", "sorted_"}, {"builtins.list.sort", "list_sort"},
+    {"_functools.reduce", "reduce"}, {"itertools.chain", "chain"}, {"itertools.islice", "islice"},
+    {"itertools.chain.from_iterable", "from_iterable"}, {"itertools.count", "count"}, {"itertools.cycle", "cycle"},
+    {"itertools.repeat", "repeat"}, {"itertools.accumulate", "accumulate"}, {"itertools.starmap", "starmap"},
+    {"itertools.takewhile", "takewhile"}, {"itertools.dropwhile", "dropwhile"},
+    {"itertools.filterfalse", "filterfalse"}, {"itertools.pairwise", "pairwise"},
+    {"itertools.zip_longest", "zip_longest"}, {"itertools.product", "product"},
+    {"itertools.combinations", "combinations"}, {"itertools.permutations", "permutations"},
+    {"itertools.compress", "compress"}, {"itertools.groupby", "groupby"},
+};
+
+PyObject* scope() {
+  static PyObject* const dict = [] {
+    PyObject* globals = PyDict_New();
+    PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins());
+    PyDict_SetItemString(globals, "__name__", interned("braze.polyfills"));
+    const Ref code = Ref::steal(Py_CompileString(kSource, "<braze polyfills>", Py_file_input));
+    const Ref done = code ? Ref::steal(PyEval_EvalCode(code.get(), globals, globals)) : Ref();
+    CHECK(static_cast<bool>(done), "the polyfills do not run");
+    return globals;
+  }();
+  return dict;
+}
+
+}  // namespace
+
+Ref polyfill(const char* function) {
+  PyObject* found = PyDict_GetItemString(scope(), function);
+  CHECK(found != nullptr, function);
+  return Ref::borrow(found);
+}
+
+std::vector<std::pair<const char*, Ref>> polyfills() {
+  std::vector<std::pair<const char*, Ref>> out;
+  for (const Row& row : kRows) out.emplace_back(row.native, polyfill(row.function));
+  return out;
+}
+
+}  // namespace braze::capture

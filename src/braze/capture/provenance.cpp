@@ -1,0 +1,373 @@
+#include "braze/capture/provenance.h"
+
+#include <cstring>
+
+#include "braze/capture/frame_hook.h"
+#include "braze/capture/guard_constant.h"
+
+namespace braze::capture {
+
+namespace {
+
+bool is_enum_type(PyTypeObject* type) {
+  static PyObject* const meta = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("enum"));
+    PyObject* found = module ? PyObject_GetAttrString(module.get(), "EnumMeta") : nullptr;
+    PyErr_Clear();
+    return found;
+  }();
+  return meta != nullptr && PyType_IsSubtype(Py_TYPE(type), reinterpret_cast<PyTypeObject*>(meta));
+}
+
+// torch.SymInt and its like stand for sizes that the tensor domain keeps symbolic and guards by itself.
+bool is_symbolic_type(PyTypeObject* type) {
+  return std::strcmp(type->tp_name, "SymInt") == 0 || std::strcmp(type->tp_name, "SymFloat") == 0 ||
+         std::strcmp(type->tp_name, "SymBool") == 0;
+}
+
+bool is_referent_type(PyTypeObject* type) {
+  static PyTypeObject* const kTypes[] = {
+      &PyFunction_Type, &PyCFunction_Type, &PyModule_Type, &PyCode_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type,
+      &PyGetSetDescr_Type, &PyMemberDescr_Type, &PyClassMethodDescr_Type, &PyProperty_Type, &PyStaticMethod_Type,
+      &PyClassMethod_Type, &_PyMethodWrapper_Type, &PyCMethod_Type};
+  for (PyTypeObject* t : kTypes) {
+    if (type == t) return true;
+  }
+  return PyType_IsSubtype(type, &PyType_Type) || PyType_IsSubtype(type, &PyModule_Type);
+}
+
+}  // namespace
+
+Shadow::Attribute* Shadow::find(PyObject* name) {
+  for (Attribute& a : attributes) {
+    if (a.name.get() == name || PyUnicode_Compare(a.name.get(), name) == 0) return &a;
+  }
+  return nullptr;
+}
+
+Provenance::~Provenance() {
+  for (Fresh& fresh : fresh_records_) {
+    if (PyGen_CheckExact(fresh.object.get())) forget_generator(fresh.object.get());
+  }
+}
+
+Category Provenance::category(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  Category& c = categories_[type];
+  if (c == Category::Unset) {
+    if (domain().is_tensor(object)) {
+      c = Category::Tensor;
+    } else if (domain().is_constant(object)) {
+      c = Category::Constant;
+    } else {
+      c = category_of_type(type);
+    }
+  }
+  return c;
+}
+
+Category Provenance::category_of_type(PyTypeObject* type) {
+  static PyTypeObject* const kConstants[] = {&PyLong_Type, &PyFloat_Type, &PyBool_Type, &PyUnicode_Type, &PyBytes_Type,
+                                             &PyComplex_Type, &PyRange_Type, Py_TYPE(Py_None), Py_TYPE(Py_Ellipsis),
+                                             Py_TYPE(Py_NotImplemented)};
+  for (PyTypeObject* t : kConstants) {
+    if (type == t) return Category::Constant;
+  }
+  if (type == &PyTuple_Type || type == &PyFrozenSet_Type || type == &PySlice_Type ||
+      (PyType_IsSubtype(type, &PyTuple_Type) && type->tp_dictoffset == 0)) {
+    return Category::Tuple;
+  }
+  if (type == &PyMethod_Type) return Category::Method;
+  if (is_referent_type(type)) return Category::Referent;
+  if (is_enum_type(type)) return Category::Constant;
+  if (is_symbolic_type(type)) return Category::Symbolic;
+  return Category::Identity;
+}
+
+Value Provenance::found(PyObject* object, Src src) {
+  if (src == kNoSource) return {object, src};
+  if (objects_.size() <= src) objects_.resize(src + 64, nullptr);
+  objects_[src] = object;
+  const Category c = category(object);
+  if (c != Category::Identity && c != Category::Tensor) return {object, src};
+  if (is_fresh(object)) return {object, kNoSource};
+  Src& known = known_[object];
+  if (known == kNoSource) {
+    known = src;
+    kept_.push_back(Ref::borrow(object));
+  } else if (known != src && once(src, kIdentity)) {
+    guards_.same(known, src);
+  }
+  return {object, known};
+}
+
+Src Provenance::constant_source(PyObject* object) {
+  Src& src = constants_[object];
+  if (src == kNoSource) {
+    src = sources_.intern(SourceKind::Constant, kNoSource, 0, nullptr, object);
+    flags(src) |= kType | kConstant | kIdentity;
+    if (objects_.size() <= src) objects_.resize(src + 64, nullptr);
+    objects_[src] = object;
+  }
+  return src;
+}
+
+Fresh& Provenance::add_fresh(PyObject* object) {
+  if (const uint32_t* index = fresh_.find(object)) return fresh_records_[*index];
+  fresh_[object] = static_cast<uint32_t>(fresh_records_.size());
+  fresh_records_.push_back({});
+  fresh_records_.back().object = Ref::borrow(object);
+  return fresh_records_.back();
+}
+
+void Provenance::add_fresh_storage(PyObject* dict, PyObject* owner) {
+  add_fresh(owner);
+  if (is_fresh(dict)) return;
+  add_fresh(dict).shares = *fresh_.find(owner);
+}
+
+void Provenance::stored(PyObject* container, Value item) {
+  if (item.src == kNoSource || item.object == nullptr) return;
+  const Category c = category(item.object);
+  if (c == Category::Identity || c == Category::Tensor) return;   // known_ has it
+  if (flags(item.src) & (kConstant | kIdentity)) {
+    if (c == Category::Constant) return;                          // guarded: as good as a literal
+  }
+  Fresh& own = add_fresh(container);
+  Fresh& fresh = own.shares < 0 ? own : fresh_records_[static_cast<size_t>(own.shares)];
+  for (const Value& v : fresh.items) {
+    if (v.object != item.object) continue;
+    // Two sources for one pointer: which is read later can't be told, so this one is fixed now.
+    if (v.src != item.src && c == Category::Constant) use_constant(item);
+    return;
+  }
+  fresh.items.push_back(item);
+}
+
+Src Provenance::recall(PyObject* container, PyObject* item) {
+  if (const Src* known = known_.find(item)) return *known;
+  if (is_derived(container)) {
+    const Category c = category(item);
+    if ((c == Category::Identity || c == Category::Tuple) && !is_fresh(item) && !is_derived(item)) add_derived(item);
+    return kNoSource;
+  }
+  const Fresh* fresh = find_fresh(container);
+  if (fresh == nullptr) return kNoSource;
+  if (fresh->shares >= 0) fresh = &fresh_records_[static_cast<size_t>(fresh->shares)];
+  for (const Value& v : fresh->items) {
+    if (v.object == item) return v.src;
+  }
+  return kNoSource;
+}
+
+Value Provenance::item_of(Value container, PyObject* item, int64_t index) {
+  if (container.src != kNoSource) return found(item, intern(SourceKind::Item, container.src, index));
+  return {item, recall(container.object, item)};
+}
+
+Value Provenance::value_of(Value dict, PyObject* key, PyObject* value) {
+  if (dict.src == kNoSource) return {value, recall(dict.object, value)};
+  const Source& s = sources_[dict.src];
+  if (s.kind == SourceKind::Dict) return found(value, intern(SourceKind::Attr, s.base, 0, key));
+  return found(value, intern(SourceKind::Key, dict.src, 0, key));
+}
+
+bool Provenance::has_origin(Value v) {
+  if (v.src != kNoSource) return true;
+  const Category c = category(v.object);
+  return (c != Category::Identity && c != Category::Tensor) || is_fresh(v.object) || is_derived(v.object);
+}
+
+uint8_t& Provenance::flags(Src src) {
+  if (flags_.size() <= src) flags_.resize(src + 256, 0);
+  return flags_[src];
+}
+
+bool Provenance::once(Src src, Flag flag) {
+  uint8_t& f = flags(src);
+  if (f & flag) return false;
+  f = static_cast<uint8_t>(f | flag);
+  return true;
+}
+
+void Provenance::use_type(Value v) {
+  if (v.src == kNoSource || (flags(v.src) & (kType | kConstant | kIdentity))) return;
+  if (!once(v.src, kType)) return;
+  if (sources_[v.src].kind == SourceKind::Dict) return;   // always a dict
+  guards_.type(v.src, Py_TYPE(v.object));
+}
+
+void Provenance::use_identity(Value v) {
+  if (v.src != kNoSource && !(flags(v.src) & kConstant) && once(v.src, kIdentity)) guards_.identity(v.src, v.object);
+}
+
+void Provenance::use_constant(Value v) {
+  if (v.src == kNoSource) return;
+  const Category c = category(v.object);
+  if (c == Category::Referent) return use_identity(v);
+  if (c != Category::Constant) return;
+  if (flags(v.src) & kIdentity) return;
+  if (once(v.src, kConstant)) guards_.constant(v.src, v.object);
+}
+
+void Provenance::reject_changed_storage(Value v) {
+  if (shadows_.empty() || v.src == kNoSource || sources_[v.src].kind != SourceKind::Dict) return;
+  if (find_shadow(object_at(sources_[v.src].base)) != nullptr) {
+    unsupported("all attributes of an object that the call has changed");
+  }
+}
+
+void Provenance::use_length(Value v, int64_t n) {
+  reject_changed_storage(v);
+  use_type(v);
+  if (v.src != kNoSource && once(v.src, kLength)) guards_.length(v.src, n);
+}
+
+void Provenance::use_truth(Value v, bool truth) {
+  reject_changed_storage(v);
+  use_type(v);
+  if (v.src != kNoSource && !(flags(v.src) & (kLength | kConstant | kKeys)) && once(v.src, kTruth)) {
+    guards_.truth(v.src, truth);
+  }
+}
+
+void Provenance::use_keys(Value dict) {
+  reject_changed_storage(dict);
+  use_type(dict);
+  if (dict.src == kNoSource || !once(dict.src, kKeys)) return;
+  const Ref keys = Ref::steal(PyDict_CheckExact(dict.object) ? PyDict_Keys(dict.object) : PyMapping_Keys(dict.object));
+  if (!keys) PyErr_Clear(), unsupported("keys of a dict that can't be listed");
+  const Ref tuple = Ref::steal(PyList_AsTuple(keys.get()));
+  guards_.keys(dict.src, tuple.get());
+}
+
+void Provenance::use_absent(Value owner, PyObject* name) {
+  if (owner.src == kNoSource) return;
+  const Src src = intern(SourceKind::Attr, owner.src, 0, name);
+  if (once(src, kAbsent)) guards_.absent(owner.src, name);
+}
+
+void Provenance::use_key_absent(Value dict, PyObject* key) {
+  if (dict.src == kNoSource || (flags(dict.src) & kKeys)) return;
+  const Source& s = sources_[dict.src];
+  if (s.kind == SourceKind::Dict && category(object_at(s.base)) == Category::Identity) {
+    return use_absent({object_at(s.base), s.base}, key);
+  }
+  const Src src = intern(SourceKind::Key, dict.src, 0, key);
+  if (once(src, kAbsent)) guards_.key_absent(dict.src, key);
+}
+
+void Provenance::use_present(Value v) {
+  if (v.src == kNoSource) return;
+  if (category(v.object) == Category::Constant && v.object == Py_None) return use_constant(v);
+  use_type(v);
+}
+
+Value Provenance::class_attribute(PyTypeObject* type, PyObject* name, PyObject* object) {
+  Src& src = type_attributes_[{type, name}];
+  if (src == kNoSource) {
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {   // can't change
+      src = object == nullptr ? intern(SourceKind::TypeAttr, constant_source(reinterpret_cast<PyObject*>(type)), 0, name)
+                              : constant_source(object);
+    } else {
+      const Src base = constant_source(reinterpret_cast<PyObject*>(type));
+      src = intern(SourceKind::TypeAttr, base, 0, name);
+      guards_.type_attribute(base, type, name, object);
+    }
+    assume_constant(src);
+  }
+  return object == nullptr ? Value{} : found(object, src);
+}
+
+void Provenance::use_type_attribute(PyTypeObject* type, PyObject* name, PyObject* object) {
+  class_attribute(type, name, object);
+}
+
+void Provenance::use_distinct(Value a, Value b) {
+  if (a.src != kNoSource && b.src != kNoSource) guards_.distinct(a.src, b.src);
+}
+
+void Provenance::use_deep(Value v) {
+  switch (category(v.object)) {
+    case Category::Constant:
+    case Category::Referent: return use_constant(v);
+    case Category::Symbolic: return;
+    case Category::Tensor: unsupported("a tensor inside the arguments of a native function");
+    case Category::Method: {
+      auto* m = reinterpret_cast<PyMethodObject*>(v.object);
+      use_type(v);
+      const auto part = [&](PyObject* object, int64_t index) {
+        return v.src == kNoSource ? Value{object, recall(v.object, object)}
+                                  : found(object, intern(SourceKind::Method, v.src, index));
+      };
+      use_deep(part(m->im_self, 0));
+      return use_deep(part(m->im_func, 1));
+    }
+    case Category::Tuple: {
+      if (PySlice_Check(v.object)) {
+        auto* s = reinterpret_cast<PySliceObject*>(v.object);
+        if (v.src != kNoSource) return guards_.constant(v.src, v.object);
+        for (PyObject* part : {s->start, s->stop, s->step}) use_deep({part, recall(v.object, part)});
+        return;
+      }
+      if (!PyTuple_Check(v.object)) {
+        if (v.src != kNoSource && once(v.src, kConstant)) guards_.constant(v.src, v.object);
+        return;
+      }
+      if (v.src != kNoSource && (flags(v.src) & kConstant)) return;
+      const Py_ssize_t n = PyTuple_GET_SIZE(v.object);
+      if (v.src != kNoSource && is_value_constant(v.object)) {   // one guard for the whole tuple
+        if (once(v.src, kConstant)) guards_.constant(v.src, v.object);
+        return;
+      }
+      use_length(v, n);
+      for (Py_ssize_t i = 0; i < n; i++) use_deep(item_of(v, PyTuple_GET_ITEM(v.object, i), i));
+      return;
+    }
+    case Category::Identity: {
+      if (PyList_CheckExact(v.object)) {
+        if (!has_origin(v)) unsupported("a list of unknown origin");
+        const Py_ssize_t n = PyList_GET_SIZE(v.object);
+        use_length(v, n);
+        for (Py_ssize_t i = 0; i < n; i++) use_deep(item_of(v, PyList_GET_ITEM(v.object, i), i));
+        return;
+      }
+      if (PyDict_Check(v.object) && has_origin(v)) {
+        use_keys(v);
+        PyObject *key = nullptr, *value = nullptr;
+        Py_ssize_t position = 0;
+        while (PyDict_Next(v.object, &position, &key, &value)) use_deep(value_of(v, key, value));
+        return;
+      }
+      if (is_fresh(v.object)) {
+        const Fresh& fresh = *find_fresh(v.object);
+        const std::vector<Value> items = fresh.items;
+        for (const Value& item : items) use_deep(item);
+        return;
+      }
+      unsupported(std::string("an object of type ") + Py_TYPE(v.object)->tp_name +
+                  " inside the arguments of a native function");
+    }
+    case Category::Unset: break;
+  }
+}
+
+Shadow* Provenance::find_shadow(PyObject* owner) {
+  for (auto& s : shadows_) {
+    if (s->owner.get() == owner) return s.get();
+  }
+  return nullptr;
+}
+
+Shadow& Provenance::shadow(Value owner) {
+  if (Shadow* s = find_shadow(owner.object)) return *s;
+  shadows_.push_back(std::make_unique<Shadow>());
+  Shadow& s = *shadows_.back();
+  s.owner = Ref::borrow(owner.object);
+  s.src = owner.src;
+  // Another object of this type must not turn out to be this one under other guards: every pair that the trace saw
+  // as two is guarded when the trace ends.
+  return s;
+}
+
+}  // namespace braze::capture

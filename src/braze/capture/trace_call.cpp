@@ -1,0 +1,154 @@
+#include "braze/capture/trace_call.h"
+
+#include "braze/capture/exit.h"
+#include "braze/capture/executor.h"
+#include "braze/capture/natives.h"
+
+namespace braze::capture {
+
+namespace {
+
+// The state of the thread that a trace may leave changed, whatever its outcome.
+class ThreadStateScope {
+ public:
+  ThreadStateScope() : gc_was_enabled_(PyGC_Disable() != 0), thread_(PyThreadState_Get()) {
+    recursion_ = thread_->recursion_remaining;
+    exc_info_ = thread_->exc_info;
+    handled_ = Ref::borrow(exc_info_->exc_value);
+  }
+  ~ThreadStateScope() {
+    thread_->exc_info = exc_info_;
+    if (exc_info_->exc_value != handled_.get()) {
+      const Ref left = Ref::steal(exc_info_->exc_value);
+      exc_info_->exc_value = Ref(handled_).release();
+    }
+    thread_->recursion_remaining = recursion_;
+    if (gc_was_enabled_) PyGC_Enable();
+  }
+  ThreadStateScope(const ThreadStateScope&) = delete;
+  ThreadStateScope& operator=(const ThreadStateScope&) = delete;
+
+ private:
+  bool gc_was_enabled_;
+  PyThreadState* thread_;
+  int recursion_ = 0;
+  _PyErr_StackItem* exc_info_ = nullptr;
+  Ref handled_;
+};
+
+std::vector<std::string> argument_names(const CallTarget& target) {
+  std::vector<std::string> names;
+  PyObject* function = target.callee;
+  int64_t skip = 0;
+  if (PyMethod_Check(function)) function = PyMethod_GET_FUNCTION(function), skip = 1;
+  for (int64_t i = 0; i < target.n_positional; i++) {
+    std::string name = "args[" + std::to_string(i) + "]";
+    if (PyFunction_Check(function)) {
+      auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+      if (i + skip < code->co_argcount) name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(code->co_localsplusnames, i + skip));
+    }
+    names.push_back(std::move(name));
+  }
+  const int64_t n_keywords = target.kwnames == nullptr ? 0 : PyTuple_GET_SIZE(target.kwnames);
+  for (int64_t k = 0; k < n_keywords; k++) names.emplace_back(PyUnicode_AsUTF8(PyTuple_GET_ITEM(target.kwnames, k)));
+  return names;
+}
+
+CaptureFailure failure(const Executor* x, const Unsupported& why) {
+  CaptureFailure out;
+  out.reason = why.reason;
+  out.remedy = why.remedy;
+  if (x != nullptr) {
+    out.file = x->abort_file;
+    out.line = x->abort_line;
+    out.source_line = x->abort_line_text;
+    out.stack = x->abort_stack();
+  }
+  return out;
+}
+
+// The error that the traced program raised, as a reason; left set only if the caller must see it now.
+std::string describe_error(bool& propagate) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  propagate = type != nullptr && must_propagate(type);
+  if (propagate) {
+    PyErr_Restore(type, value, traceback);
+    return "interrupted";
+  }
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Ref t = Ref::steal(type), v = Ref::steal(value), tb = Ref::steal(traceback);
+  std::string out = "the call raises ";
+  out += t ? reinterpret_cast<PyTypeObject*>(t.get())->tp_name : "an error";
+  const Ref text = v ? Ref::steal(PyObject_Str(v.get())) : Ref();
+  if (text && PyUnicode_Check(text.get())) out += std::string(": ") + PyUnicode_AsUTF8(text.get());
+  PyErr_Clear();
+  return out;
+}
+
+CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, SourceTable& sources) {
+  Result<std::unique_ptr<TraceSession>> session = domain().begin(options);
+  if (!session.ok()) return failure(nullptr, session.why());
+  GuardSet guards(sources);
+  Segment segment;
+  std::unique_ptr<Executor> executor;
+  try {
+    Provenance provenance(sources, guards);
+    executor = std::make_unique<Executor>(provenance, **session);
+    HookScope hook(executor.get());
+    Executor& x = *executor;
+    guards.modes((*session)->modes());
+
+    const int64_t n_keywords = target.kwnames == nullptr ? 0 : PyTuple_GET_SIZE(target.kwnames);
+    ArgumentList arguments;
+    for (int64_t i = 0; i < target.n_positional + n_keywords; i++) {
+      arguments.add(provenance.found(target.args[i], sources.arg(i)));
+    }
+    arguments.set_keyword_names(target.kwnames);
+    const Value callee = provenance.found(target.callee, sources.callee());
+    if (PyFunction_Check(callee.object)) provenance.assume_constant(callee.src);
+    const Owned result = x.call(callee, arguments.get());
+    if (!result) {
+      bool propagate = false;
+      CaptureFailure raised = failure(nullptr, {describe_error(propagate), ""});
+      raised.user_error = !propagate;
+      return raised;
+    }
+    ExitBuilder exit(x, segment.exit);
+    exit.result(result.get());
+    exit.side_effects();
+
+    Result<TraceSession::Finished> finished = (*session)->finish(exit.outputs());
+    if (!finished.ok()) return failure(nullptr, finished.why());
+    segment.executable = finished->executable;
+    segment.graph_text = finished->graph_text;
+    segment.n_ops = finished->n_ops;
+    std::vector<Src> inputs;
+    for (const TraceSession::Input& input : (*session)->inputs()) {
+      inputs.push_back(input.src);
+      guards.tensor(input.src, input.operand);
+      segment.inputs.push_back(exit.fetched(input.src));
+    }
+    for (const TraceSession::Input& input : (*session)->guarded_only()) guards.tensor(input.src, input.operand);
+    if (finished->shapes) guards.shapes(finished->shapes, inputs);
+    segment.guards = guards.finish();
+  } catch (const Abort& abort) {
+    PyErr_Clear();
+    return failure(executor.get(), abort.why);
+  } catch (const std::exception& error) {
+    PyErr_Clear();
+    return failure(executor.get(), {std::string("internal error: ") + error.what(), ""});
+  }
+  return segment;
+}
+
+}  // namespace
+
+CaptureOutcome trace_call(const CallTarget& target, const TraceOptions& options) {
+  ThreadStateScope scope;
+  SourceTable sources;
+  sources.set_argument_names(argument_names(target));
+  return trace(target, options, sources);
+}
+
+}  // namespace braze::capture
