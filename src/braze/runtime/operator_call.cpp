@@ -100,6 +100,13 @@ c10::IValue constant_list(const ArgumentList& list, const c10::Type& element) {
   throw InternalError("argument list of type " + element.str());
 }
 
+// A Python number in a tensor's place: weak in promotion.
+at::Tensor wrapped_number(const at::Scalar& value) {
+  at::Tensor wrapped = c10::scalar_to_tensor(value);
+  wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return wrapped;
+}
+
 c10::IValue constant(const Argument& argument, const c10::Type& type, const ObjectOf& object_of) {
   if (argument.is_none()) return {};
   if (argument.is<std::string>()) return argument.as<std::string>();
@@ -118,10 +125,7 @@ c10::IValue constant(const Argument& argument, const c10::Type& type, const Obje
   if (auto list = bare.cast<c10::ListType>()) return constant_list({argument}, *list->getElementType());
   const c10::IValue value = number(argument, bare.kind());
   if (bare.kind() != c10::TypeKind::TensorType) return value;
-  // A Python number in a tensor's place: weak in promotion.
-  at::Tensor wrapped = c10::scalar_to_tensor(value.toScalar());
-  wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return wrapped;
+  return wrapped_number(value.toScalar());
 }
 
 void collect(const c10::IValue& value, std::vector<at::Tensor>& results) {
@@ -175,6 +179,7 @@ c10::IValue OperatorCall::make(const Argument& argument, const c10::Type& type, 
   if (is_symbolic(argument)) {
     Fill fill{Fill::Kind::Size, position, {}, {}};
     if (argument.is<graph::Expr>()) {
+      if (bare.kind() == c10::TypeKind::TensorType) fill.kind = Fill::Kind::Number;
       fill.items.push_back(size_slot(argument.as<graph::Expr>()));
     } else {
       fill.kind = Fill::Kind::SizeList;
@@ -216,6 +221,7 @@ std::vector<c10::IValue> OperatorCall::filled(std::span<const at::Tensor> tensor
         break;
       }
       case Fill::Kind::Size: slot = sizes[fill.items[0]]; break;
+      case Fill::Kind::Number: slot = wrapped_number(sizes[fill.items[0]]); break;
       case Fill::Kind::SizeList: {
         c10::List<int64_t> list;
         list.reserve(fill.items.size());

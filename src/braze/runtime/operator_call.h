@@ -40,7 +40,7 @@ class OperatorCall {
   c10::OperatorHandle handle_;
   std::vector<c10::IValue> stack_;                       // constants in place
   struct Fill {                                          // what one argument needs per call
-    enum class Kind : uint8_t { Tensor, TensorList, OptionalTensorList, Size, SizeList } kind;
+    enum class Kind : uint8_t { Tensor, TensorList, OptionalTensorList, Size, Number, SizeList } kind;
     int32_t argument;
     std::vector<int32_t> items;                          // tensor numbers (-1: undefined) or size slots (~constant index)
     std::vector<int64_t> constants;                      // SizeList: items[i] < 0 reads constants[~items[i]]

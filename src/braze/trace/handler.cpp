@@ -8,6 +8,7 @@
 #include "braze/graph/type_rules.h"
 #include "braze/support/check.h"
 #include "braze/trace/abort.h"
+#include "braze/trace/python_number.h"
 #include "braze/trace/recorder.h"
 #include "braze/trace/torch_types.h"
 #include "braze/trace/types.h"
@@ -24,6 +25,7 @@ using torch::jit::Stack;
 struct Recorder::Operands {
   int traced = 0, real = 0, numbers = 0, meta = 0;
   bool unknown_real = false;                // a real tensor that is not of this trace
+  bool symbolic_number = false;
   c10::Device device = c10::kCPU;
   bool has_device = false;
   bool device_from_scalar = false;          // only a 0-dim CPU tensor so far, which goes with any device
@@ -104,6 +106,7 @@ Recorder::Operands Recorder::look(const OperatorHandle& op, const OperatorInfo& 
       return;
     } else if (t.unsafeGetTensorImpl()->is_wrapped_number()) {
       ++seen.numbers;
+      seen.symbolic_number |= is_symbolic_number(t);
       return;
     } else {
       ++seen.real;
@@ -148,6 +151,7 @@ bool Recorder::run_for_real(const OperatorHandle& op, const OperatorInfo& info, 
   if (operands.unknown_real)
     unsupported("a tensor is read that the trace has not seen", "pass it as an argument or make it a module attribute");
   if (op.schema().is_mutable()) unsupported(info.op->name + " writes a constant tensor");
+  if (operands.symbolic_number) unsupported(info.op->name + " makes a tensor of a symbolic size");
   if (info.op->has(graph::kRandom)) return false;
   run_without_recording(op, stack);
   for (const IValue& result : *stack) for_each_tensor(result, [&](const at::Tensor& t) { adopt(t); });

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "braze/trace/abort.h"
+#include "braze/trace/python_number.h"
 #include "braze/trace/torch_types.h"
 #include "braze/trace/types.h"
 
@@ -87,18 +88,8 @@ graph::Argument Recorder::tensor_argument(const at::Tensor& tensor) {
   if (!tensor.defined()) return static_cast<graph::Value*>(nullptr);
   if (TracedImpl* impl = traced(tensor)) return impl->value();
   // A Python number is an immediate, weak in promotion as the tensor that carries it.
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.dim() == 0) {
-    switch (tensor.scalar_type()) {
-      case c10::kDouble: return *tensor.const_data_ptr<double>();
-      case c10::kLong: return sym::Expr(*tensor.const_data_ptr<int64_t>());
-      case c10::kBool: return *tensor.const_data_ptr<bool>();
-      case c10::kComplexDouble: {
-        const auto value = *tensor.const_data_ptr<c10::complex<double>>();
-        return std::complex<double>(value.real(), value.imag());
-      }
-      default: break;
-    }
-  }
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+    if (auto number = python_number(tensor)) return *std::move(number);
   return traced(constant(tensor))->value();
 }
 

@@ -82,12 +82,12 @@ class ExprNode final : public c10::SymNodeImpl {
   }
   SymNode neg() override { return kind_ == Kind::Float ? real(-float_) : integer(-current()); }
   SymNode sym_min(const SymNode& o) override {
-    return kind_ == Kind::Float || o->is_float() ? real(std::min(number(), number_of(o)))
-                                                 : integer(sym::min(current(), expr_of(o)));
+    if (kind_ == Kind::Float || o->is_float()) return real(std::min(number(), number_of(o)));
+    return is_endless(expr_of(o)) ? clone() : integer(sym::min(current(), expr_of(o)));
   }
   SymNode sym_max(const SymNode& o) override {
-    return kind_ == Kind::Float || o->is_float() ? real(std::max(number(), number_of(o)))
-                                                 : integer(sym::max(current(), expr_of(o)));
+    if (kind_ == Kind::Float || o->is_float()) return real(std::max(number(), number_of(o)));
+    return integer(is_endless(expr_of(o)) ? expr_of(o) : sym::max(current(), expr_of(o)));
   }
   SymNode sym_float() override { return real(number()); }
   SymNode ceil() override { return kind_ == Kind::Float ? integer(static_cast<int64_t>(std::ceil(float_))) : clone(); }
@@ -164,6 +164,7 @@ class ExprNode final : public c10::SymNodeImpl {
     if (ours == nullptr || ours->kind_ == Kind::Float) unsupported("a symbolic size that is not of this trace");
     return ours->current();
   }
+  static bool is_endless(Expr e) { return e.is_constant() && e.constant() > (int64_t{1} << 62); }
   static double number_of(const SymNode& node) {
     if (auto value = node->constant_int()) return static_cast<double>(*value);
     auto* ours = dynamic_cast<ExprNode*>(node.get());
@@ -181,7 +182,11 @@ class ExprNode final : public c10::SymNodeImpl {
   template <class F>
   SymNode compare(const SymNode& o, Expr (*predicate)(Expr, Expr), F&& on_numbers) {
     if (kind_ == Kind::Float || o->is_float()) return boolean(on_numbers(number(), number_of(o)) ? 1 : 0);
-    return boolean(predicate(current(), expr_of(o)));
+    const Expr a = current(), b = expr_of(o);
+    // "To the end" of a slice is the largest integer: no size reaches it, and arithmetic with it overflows.
+    if (is_endless(a) || is_endless(b))
+      return boolean(on_numbers(is_endless(a) ? 1 : 0, is_endless(b) ? 1 : 0) ? 1 : 0);
+    return boolean(predicate(a, b));
   }
 
   // Whether the dimensions, innermost first, follow each other without gaps. Where structure can't tell, a guard does.
