@@ -7,6 +7,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <unordered_map>
@@ -408,8 +409,15 @@ class ProgramExecutor final : public Executable {
     }
     s.results.clear();
     call.op.run(s.operands, s.sizes.data(), s.results);
-    for (size_t i = 0; i < call.results.size(); ++i)
-      if (call.results[i] >= 0) take_result(call.results[i], std::move(s.results[i]), s);
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      if (call.results[i] < 0) continue;
+      // What shares an operand's memory (a view, an op that returns its operand) would be changed with it.
+      at::Tensor& result = s.results[i];
+      const bool shared = std::any_of(s.operands.begin(), s.operands.end(), [&](const at::Tensor& operand) {
+        return operand.has_storage() && result.has_storage() && result.is_alias_of(operand);
+      });
+      take_result(call.results[i], shared ? result.clone() : std::move(result), s);
+    }
   }
 
   void run_step(const Copy& copy, RunState& s) {
