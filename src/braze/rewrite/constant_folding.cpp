@@ -77,7 +77,7 @@ bool fold_immediates(graph::Graph& graph, Constants& constants, Storages& storag
   return false;
 }
 
-// where(true, a, b) is a if a alone has the result's type; likewise a mask that masks nothing.
+// where(true, a, b) is a, in the result's sizes and layout; likewise a mask that masks nothing.
 bool fold_choice(graph::Graph& graph, Constants& constants, Storages& storages, Node* node) {
   bool fills = node->op->id == OpId::masked_fill_Scalar || node->op->id == OpId::masked_fill_Tensor;
   bool chooses = node->op->id == OpId::where_self || node->op->id == OpId::where_ScalarOther ||
@@ -90,8 +90,14 @@ bool fold_choice(graph::Graph& graph, Constants& constants, Storages& storages, 
   bool holds = constant->first().integer != 0;
   if (fills && holds) return false;
   const Argument& chosen = node->arguments[fills ? 0 : holds ? 1 : 2];
-  if (!chosen.is<Value*>() || !same_layout(chosen.as<Value*>()->type, node->result()->type)) return false;
-  return forward(graph, storages, node->result(), chosen.as<Value*>());
+  if (!chosen.is<Value*>() || chosen.as<Value*>()->type.dtype != node->result()->type.dtype) return false;
+  Builder b(graph, node);
+  Value* whole = b.with_layout(b.expand(chosen.as<Value*>(), node->result()->type.sizes), node->result()->type);
+  bool replaced = whole != nullptr && same_layout(whole->type, node->result()->type) &&
+                  forward(graph, storages, node->result(), whole);
+  for (auto made = b.made().rbegin(); made != b.made().rend(); ++made)
+    if (!graph.has_uses((*made)->result())) graph.erase(*made);
+  return replaced;
 }
 
 // full_bool & x and the like, where the constant decides nothing.
