@@ -55,7 +55,6 @@ struct ExternCall {
   std::vector<View> operands;                    // the node's tensors in order of appearance (undefined ones left out)
   std::vector<int32_t> results;                  // buffer of each result; -1: unused or undefined
   std::vector<int32_t> order_after;              // effectful calls that must run before (indices in LoopProgram::calls)
-  bool views_operand = false;                    // results may share an operand's memory: it must live as long as they
 };
 
 struct Buffer {

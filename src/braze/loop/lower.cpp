@@ -465,16 +465,6 @@ void Lowering::lower_node(const Node& node) {
   if (!lower_by_rule(node)) lower_extern(node);
 }
 
-namespace {
-
-bool returns_view(const graph::Op& op) {
-  if (op.has(graph::kView) || op.has(graph::kMayAlias)) return true;
-  const size_t arrow = op.schema.rfind("->");
-  return arrow != std::string::npos && op.schema.find("(a", arrow) != std::string::npos;
-}
-
-}  // namespace
-
 void Lowering::lower_extern(const Node& node) {
   ExternCall call;
   call.node = &node;
@@ -489,7 +479,6 @@ void Lowering::lower_extern(const Node& node) {
       break;
     }
   }
-  call.views_operand = returns_view(*node.op);
   const auto number = static_cast<int32_t>(program_.calls.size());
   for (const Value* result : node.results) {
     if (!result->type.defined || !is_used(result)) {

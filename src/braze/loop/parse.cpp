@@ -494,7 +494,6 @@ class Parser {
       pending.arguments.push_back(argument(line, made, graph));
     }
     while (line.accept_word("after")) made.order_after.push_back(static_cast<int32_t>(line.integer()));
-    made.views_operand = line.accept_word("views");
     pending_.push_back(std::move(pending));
     program_.calls.push_back(std::move(made));
   }

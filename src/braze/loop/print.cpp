@@ -258,7 +258,6 @@ class Printer {
     }
     out_ += ")";
     for (const int32_t before : call.order_after) out_ += " after " + std::to_string(before);
-    if (call.views_operand) out_ += " views";
     out_ += "\n";
   }
 
