@@ -1,0 +1,124 @@
+"""What Braze costs beside the kernels. Every figure comes from this machine and this run.
+
+usage: overheads.py [import] [call] [guards] [compile] [memory]
+
+  import    milliseconds of `import braze` after `import torch`, in fresh processes
+  call      a one-kernel call against one eager relu, in microseconds
+  guards    the guard program of BERT-base, in microseconds
+  compile   the phases of BERT-base's first call, in milliseconds
+  memory    resident memory over 200 compilations that are dropped
+"""
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def import_time():
+    code = "import time, torch; t = time.perf_counter(); import braze; print((time.perf_counter() - t) * 1e3)"
+    runs = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+            for _ in range(5)]
+    print(f"import braze after torch: {min(runs):.1f} ms (median {statistics.median(runs):.1f})")
+
+
+def microseconds(functions, args, rounds=9, calls=5000):
+    """Medians of interleaved rounds."""
+    rows = [[] for _ in functions]
+    for _ in range(rounds):
+        for f, row in zip(functions, rows, strict=True):
+            t = time.perf_counter()
+            for _ in range(calls):
+                f(*args)
+            row.append((time.perf_counter() - t) / calls * 1e6)
+    return [statistics.median(row) for row in rows]
+
+
+def call_cost():
+    import torch
+
+    import braze
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        chain = braze.compile(lambda x: torch.sigmoid(torch.relu(x + 2.0)))
+        one = braze.compile(torch.nn.functional.relu)
+        eager, three, relu = microseconds([torch.relu, chain, one], (x,))
+    print(f"one eager relu {eager:.2f} us; compiled: one kernel of three ops {three:.2f} us, relu alone {relu:.2f} us")
+
+
+def bert():
+    import torch
+    import transformers
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig()).eval()
+    return model, torch.randint(0, 30000, (2, 128))
+
+
+def guard_cost():
+    import torch
+
+    import braze
+    model, ids = bert()
+    with torch.no_grad():
+        compiled = braze.compile(lambda x: model(x).last_hidden_state)
+        compiled(ids)
+        runs = [compiled.guard_time(ids) for _ in range(9)]
+    print(f"guards of BERT-base: {statistics.median(runs):.1f} us")
+
+
+def compile_cost():
+    import torch
+
+    import braze
+    model, ids = bert()
+    with torch.no_grad():
+        compiled = braze.compile(lambda x: model(x).last_hidden_state)
+        t = time.perf_counter()
+        compiled(ids)
+        first = time.perf_counter() - t
+        t = time.perf_counter()
+        compiled(ids)
+        print(f"BERT-base: first call {first * 1e3:.0f} ms, second {(time.perf_counter() - t) * 1e3:.0f} ms")
+    print(braze.compile_report())
+
+
+def resident_mb():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def memory():
+    import torch
+
+    import braze
+    x = torch.randn(64, 64)
+    sizes = []
+    with torch.no_grad():
+        for i in range(200):
+            scale = 1.0 + i
+            compiled = braze.compile(lambda x, scale=scale: torch.softmax(x * scale, -1) + scale)
+            compiled(x)
+            del compiled
+            if i % 50 == 49:
+                braze.reset()
+                gc.collect()
+                sizes.append(resident_mb())
+    print("resident MB after 50, 100, 150, 200 dropped compilations: " + ", ".join(f"{s:.1f}" for s in sizes))
+
+
+PARTS = {"import": import_time, "call": call_cost, "guards": guard_cost, "compile": compile_cost, "memory": memory}
+
+
+def main():
+    names = sys.argv[1:] or list(PARTS)
+    for name in names:
+        if name not in PARTS:
+            raise SystemExit(f"no part {name}; there are {', '.join(PARTS)}")
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    main()
