@@ -13,7 +13,7 @@
 namespace braze::schedule {
 namespace {
 
-constexpr int64_t kLiteral = 8;      // constants up to this size stay constants: windows, steps, unrolled extents
+constexpr int64_t kLiteral = 4;      // steps and offsets up to this size stay constants: windows, interleaved pairs
 
 class KernelMaker {
  public:
@@ -50,14 +50,14 @@ class KernelMaker {
   }
 
   // A value that is the same in the whole kernel: a small constant, or a size parameter.
-  Expr size(Expr e) {
+  Expr size(Expr e, int64_t literal = kLiteral) {
     if (const auto c = e.maybe_constant()) {
-      if (std::abs(*c) <= kLiteral) return e;
+      if (std::abs(*c) <= literal) return e;
       if (*c < 0) return Expr(-1) * size(-*c);
     }
     const auto [it, is_new] = sizes_.try_emplace(e);
     if (is_new) {
-      sym::Range range{kLiteral + 1, sym::kInf};
+      sym::Range range{2, sym::kInf};
       if (!e.is_constant()) range = {e.range().low, sym::kInf};
       it->second = kernel().context->symbol(fmt::format("k{}", out_.sizes.size()), range);
       kernel().size_params.push_back(it->second);
@@ -120,7 +120,7 @@ class KernelMaker {
 
   LoopAxis declare(const LoopAxis& axis, const char* prefix, int& next) {
     const Expr extent = divisor(axis.extent);
-    const Expr made = mentions_axis(axis.extent) ? extent : size(axis.extent);
+    const Expr made = mentions_axis(axis.extent) ? extent : size(axis.extent, 1);
     const Expr symbol = kernel().context->index(fmt::format("{}{}", prefix, next++), made);
     axes_[axis.symbol] = symbol;
     return {symbol, made, axis.role};
@@ -169,10 +169,22 @@ class KernelMaker {
       case ScalarOp::Index: out = make.index(address(s->indices[0])); break;
       case ScalarOp::Constant: out = make.constant_like(*s); break;
       case ScalarOp::Reduced: out = make.reduced(s->dtype, s->integer); break;
+      case ScalarOp::Div: out = make.apply(s->op, s->dtype, {operands[0], as_size(*s->operands[1], operands[1])}); break;
       default: out = make.apply(s->op, s->dtype, operands); break;
     }
     scalars_.emplace(s, out);
     return out;
+  }
+
+  // The divisor of a mean is the size of what was summed: as a size parameter it lets layers of other widths share the
+  // kernel.
+  const Scalar* as_size(const Scalar& source, const Scalar* constant) {
+    if (source.op != ScalarOp::Constant || !is_floating(source.dtype) || size_of(source.dtype) < 4) return constant;
+    const double value = source.real;
+    if (!(value > kLiteral) || value > (1 << 24) || value != std::floor(value)) return constant;
+    const auto it = sizes_.find(Expr(static_cast<int64_t>(value)));
+    if (it == sizes_.end()) return constant;
+    return kernel().scalars->cast(kernel().scalars->index(it->second), source.dtype);
   }
 
   // ---- Stages

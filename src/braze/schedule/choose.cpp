@@ -37,6 +37,8 @@ void collect(Work& work) {
       visit(body, [&](const Scalar& s) {
         ++info.nodes;
         info.weight += weight_of(s.op, s.dtype);
+        info.has_index |= s.op == ScalarOp::Index;
+        info.has_division |= is_integer_division(s);
         if (s.op == ScalarOp::Load && std::ranges::find(info.reads, s.buffer) == info.reads.end())
           info.reads.push_back(s.buffer);
       });
@@ -60,27 +62,35 @@ void drop_dead(Work& work) {
 struct Use {
   double evaluations = 0;
   bool possible = true;    // false: the body can't be moved to where the load stands
+  bool scrambled = false;  // read at quotients and remainders: at other rows than its own
 };
 
-Use use_of(const Work& work, const Buffer& producer, const Buffer& user, bool has_division, bool has_index) {
+bool has_quotient(Expr e) {
+  if (e.is_constant() || e.is_symbol()) return false;
+  if (e.op() == sym::Op::FloorDiv || e.op() == sym::Op::Mod) return true;
+  return std::ranges::any_of(e.operands(), has_quotient);
+}
+
+Use use_of(const Work& work, const Buffer& producer, const Buffer& user) {
   Use use;
-  const double iterations = work.at(user.id).iterations;
-  const loop::Axis* innermost = nullptr;
-  if (!user.reduce_axes.empty()) {
-    innermost = &user.reduce_axes.back();
-  } else if (!user.axes.empty()) {
-    innermost = &user.axes.back();
-  }
+  const BufferInfo& info = work.at(producer.id);
+  std::vector<loop::Axis> loops = user.axes;
+  loops.insert(loops.end(), user.reduce_axes.begin(), user.reduce_axes.end());
   for (const Scalar* body : bodies_of(user)) {
     visit(body, [&](const Scalar& s) {
       if (s.op != ScalarOp::Load || s.buffer != producer.id) return;
-      if (!s.operands.empty() && has_division) use.possible = false;
-      if (!s.bindings.empty() && has_index) use.possible = false;
-      // A load that does not move with the innermost loop is computed once outside of it.
-      const bool hoisted = s.operands.empty() && s.bindings.empty() && innermost != nullptr &&
-                           std::ranges::none_of(s.indices, [&](Expr e) { return sym::depends_on(e, innermost->symbol); });
-      use.evaluations += hoisted ? iterations / static_cast<double>(std::max<int64_t>(1, work.hint(innermost->extent)))
-                                 : iterations;
+      if (!s.operands.empty() && info.has_division) use.possible = false;
+      if (!s.bindings.empty() && info.has_index) use.possible = false;
+      // Loops inside of the last one that moves the load: it is computed once outside of them.
+      double evaluations = work.at(user.id).iterations;
+      if (s.operands.empty() && s.bindings.empty()) {
+        for (size_t k = loops.size(); k-- > 0;) {
+          if (std::ranges::any_of(s.indices, [&](Expr e) { return sym::depends_on(e, loops[k].symbol); })) break;
+          evaluations /= static_cast<double>(std::max<int64_t>(1, work.hint(loops[k].extent)));
+        }
+      }
+      use.evaluations += evaluations;
+      use.scrambled |= std::ranges::any_of(s.indices, has_quotient);
     });
   }
   return use;
@@ -88,15 +98,12 @@ Use use_of(const Work& work, const Buffer& producer, const Buffer& user, bool ha
 
 bool better_written_in(Work& work, const Buffer& b) {
   const BufferInfo& info = work.at(b.id);
-  bool has_division = false, has_index = false;
-  visit(b.body, [&](const Scalar& s) {
-    has_division |= is_integer_division(s);
-    has_index |= s.op == ScalarOp::Index;
-  });
   double evaluations = 0, users_ns = 0;
   for (int32_t user : info.users) {
-    const Use use = use_of(work, b, work.buffer(user), has_division, has_index);
+    const Use use = use_of(work, b, work.buffer(user));
     if (!use.possible) return false;
+    // The end of a norm belongs to the kernel of its rows, not to a reader that takes the rows in another order.
+    if (use.scrambled && info.finishes_rows) return false;
     evaluations += use.evaluations;
     const BufferInfo& u = work.at(user);
     users_ns += u.iterations * (kNsPerOp * u.weight + kNsPerByte * 4);
@@ -113,6 +120,8 @@ bool better_written_in(Work& work, const Buffer& b) {
     ++inputs;
   }
   const double own_bytes = info.elements * static_cast<double>(size_of(b.dtype));
+  // One user that reads it more than once, for less than a trip through memory.
+  if (info.users.size() == 1 && extra_ns < 2 * kNsPerByte * own_bytes + 0.5 * kLaunchNs) return true;
   // As cheap to compute again as to load: a cast, a scaling, a mask made from a smaller tensor, a range.
   if (info.weight <= 2 && inputs <= 1 && input_bytes <= own_bytes * 1.01) return true;
   if (info.weight <= 8 && input_bytes * 4 <= own_bytes) return true;
@@ -128,11 +137,19 @@ void choose(Work& work) {
     const Buffer& b = work.buffer(id);
     BufferInfo& info = work.at(id);
     if (!work.is_computed(id)) continue;
+    info.holds_row_results = b.kind == BufferKind::Reduction;
     for (int32_t read : info.reads) {
       const BufferInfo& producer = work.at(read);
+      if (producer.holds_row_results) {
+        info.finishes_rows |= producer.elements * 4 <= info.elements;
+        info.holds_row_results |= producer.elements <= info.elements && info.elements <= producer.elements * 1.01;
+      }
       if (!work.is_computed(read) || producer.real) continue;
       info.weight += producer.weight;
       info.nodes += producer.nodes;
+      info.has_index |= producer.has_index;
+      info.has_division |= producer.has_division;
+      info.finishes_rows |= producer.finishes_rows;
     }
     const bool used = info.required || !info.users.empty();
     const bool wanted = b.kind != BufferKind::Pointwise || info.required || !work.options.fusion ||

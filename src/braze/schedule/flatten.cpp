@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "braze/schedule/work.h"
+#include "braze/schedule/tidy.h"
 
 namespace braze::schedule {
 namespace {
@@ -57,7 +57,7 @@ void flatten(Work& work) {
     Statement& statement = work.statement(id);
     std::unordered_set<const Scalar*> seen;
     for (const Scalar* body : bodies_of(b)) {
-      const Scalar* flat = reads_unreal(work, body) ? flattener.run(body) : body;
+      const Scalar* flat = tidy(work, reads_unreal(work, body) ? flattener.run(body) : body);
       statement.bodies.push_back(flat);
       visit(flat, [&](const Scalar& s) {
         if (s.op == ScalarOp::Load && seen.insert(&s).second) statement.reads.push_back({s.buffer, &s});

@@ -31,6 +31,9 @@ struct BufferInfo {
   int32_t rank = 0;                 // place in Work::order
   bool required = false;            // an output, an operand of a call or the new value of an input: must be in memory
   bool real = false;                // computed by a statement; else written into its users' bodies
+  bool holds_row_results = false;   // a reduction, or computed from one with as many elements
+  bool finishes_rows = false;       // reads such a result for each of many elements: the end of a norm or softmax
+  bool has_index = false, has_division = false;   // a body with an index value, or an integer division that may fail
   std::vector<int32_t> reads;       // buffers that its bodies load, each once, in order of appearance
   std::vector<int32_t> users;       // computed buffers that load it, each once
   double elements = 0;              // by the hints

@@ -199,3 +199,42 @@ TEST_CASE("symbolic sizes: one kernel for all of them") {
     CHECK(check.launches() == 1);
   }
 }
+
+TEST_CASE("padded pooling of a normalised image: per-channel values stay out of the masks") {
+  Loops l;
+  const int32_t x = l.input(DType::F32, {2, 3, 9, 11}), var = l.input(DType::F32, {3});
+  const int32_t h = l.pointwise(DType::F32, {2, 3, 9, 11}, [&](auto& at) {
+    const Scalar* v = l.op(ScalarOp::Abs, l.load(var, {at[1]}));
+    return l.op(ScalarOp::Mul, l.load(x, at), l.op(ScalarOp::Rsqrt, l.op(ScalarOp::Add, v, l.num(v, 1e-3))));
+  });
+  l.output(l.reduction(ReduceOp::Max, DType::F32, {2, 3, 5, 6}, {3, 3}, [&](auto& at) {
+    const Expr row = at[2] * 2 + at[4] - 1, column = at[3] * 2 + at[5] - 1;
+    const auto inside = [&](Expr e, int64_t n) {
+      const Scalar* i = l.make().index(e);
+      return l.make().apply(ScalarOp::BitAnd, DType::Bool, {l.make().apply(ScalarOp::Ge, DType::Bool, {i, l.num(i, 0)}),
+                                                            l.make().apply(ScalarOp::Lt, DType::Bool, {i, l.num(i, static_cast<double>(n))})});
+    };
+    const Scalar* mask = l.make().apply(ScalarOp::BitAnd, DType::Bool, {inside(row, 9), inside(column, 11)});
+    const Scalar* low = l.make().constant(DType::F32, -std::numeric_limits<double>::infinity());
+    return l.make().load_masked(h, DType::F32, {at[0], at[1], row, column}, {}, mask, low);
+  }));
+  Check check{l};
+  CHECK(check.run() == "");
+  CHECK(check.launches() == 1);
+  // One reciprocal root for all nine taps.
+  const std::string text = schedule::print(check.kernel(0));
+  CHECK(text.find("rsqrt") == text.rfind("rsqrt"));
+}
+
+TEST_CASE("rows of a table at consecutive positions are plain loads") {
+  Loops l;
+  const int32_t table = l.input(DType::F32, {40, 16}), x = l.input(DType::F32, {8, 16});
+  const int32_t positions = l.pointwise(DType::I64, {8}, [&](auto& at) { return l.make().index(at[0] + 3); });
+  l.output(l.pointwise(DType::F32, {8, 16}, [&](auto& at) {
+    const Binding row = l.make().bind(l.context(), l.load(positions, {at[0]}), 40);
+    return l.op(ScalarOp::Add, l.load(x, at), l.make().load(table, DType::F32, {row.symbol, at[1]}, {row}));
+  }));
+  Check check{l};
+  CHECK(check.run() == "");
+  CHECK(schedule::print(check.kernel(0)).find("g0") == std::string::npos);
+}

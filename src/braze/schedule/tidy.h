@@ -1,0 +1,13 @@
+// Tidy: what writing bodies into each other leaves behind.
+#pragma once
+
+#include "braze/schedule/work.h"
+
+namespace braze::schedule {
+
+//  - A binding whose value is an index expression that surely stays below its extent becomes that expression.
+//  - Where(m, v, w): in v, a load that is masked by m, but is in bounds anyway, loses its mask. Values that are the same
+//    for a whole row can then be computed once a row.
+const Scalar* tidy(Work& work, const Scalar* body);
+
+}  // namespace braze::schedule
