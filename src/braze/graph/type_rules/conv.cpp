@@ -43,7 +43,7 @@ bool uses_onednn(const Call& call, const TensorType& input, const TensorType& we
   return call.less(20480, input.sizes[0] * input.sizes[1] * input.sizes[2] * input.sizes[3]);
 }
 
-// A size-1 dimension before the last one, as ATen makes 2-D convolutions of 1-D ones.
+// A dimension of size 1 before the last one, as ATen makes 2-D convolutions of 1-D ones.
 TensorType as_2d(const TensorType& t) {
   TensorType out = t;
   out.sizes.insert(out.sizes.begin() + 2, Expr(1));
@@ -85,11 +85,11 @@ Types convolution(const Call& call) {
   if (call.is_zero(numel(input->sizes))) return unsupported(call, "empty input");
   TensorType out = contiguous_type(input->dtype, std::move(sizes), input->device);
   if (rank == 3) {
-    const TensorType in = as_2d(*input), w = as_2d(*weight);
-    const bool last = suggested_format(call, in) == 2 || suggested_format(call, w) == 2;
-    if (last && input->dtype != DType::F64) {
-      const Shape four{out.sizes[0], out.sizes[1], 1, out.sizes[2]};
-      const Shape strides = channels_last_strides(four);
+    // The input is made contiguous, so that a permutation is not taken for channels last; the weight is not.
+    TensorType in = *input;
+    if (!is_contiguous(call, in)) in.strides = contiguous_strides(in.sizes);
+    if (suggested_format(call, as_2d(in)) == 2 || suggested_format(call, as_2d(*weight)) == 2) {
+      const Shape strides = channels_last_strides({out.sizes[0], out.sizes[1], 1, out.sizes[2]});
       out.strides = {strides[0], strides[1], strides[3]};
     }
     return one(std::move(out));

@@ -77,6 +77,7 @@ Types factory(const Call& call) {
   if (call.op.id == OpId::full) dtype = dtype_of_number(call, call[1]);
   const auto options = options_of(call, dtype);
   if (!options) return unsupported(call, "layout");
+  if (call.op.id == OpId::full && is_complex(dtype) && !is_complex(options->dtype)) return unsupported(call, "complex value");
   Shape sizes = sizes_argument(call);
   if (has_negative(call, sizes)) return unsupported(call, "negative size");
   TensorType out = contiguous_type(options->dtype, std::move(sizes), options->device);
@@ -113,9 +114,18 @@ Types arange(const Call& call) {
   const size_t n = call.op.id == OpId::arange ? 1 : call.op.id == OpId::arange_start ? 2 : 3;
   bool integral = true;
   for (size_t i = 0; i < n; ++i) integral = integral && !call[i].is<double>();
+  const auto options = options_of(call, integral ? DType::I64 : call.default_dtype);
+  if (!options || !(is_integral(options->dtype, false) || is_floating(options->dtype)))
+    return unsupported(call, "layout or element type");
   Expr length;
   const size_t end = n == 1 ? 0 : 1;
-  if (integral) {
+  if (!integral && is_integral(options->dtype, false)) {
+    // The bounds are truncated to the element type first.
+    const auto truncated = [&](size_t i) { return static_cast<int64_t>(number(call, i)); };
+    const int64_t low = n == 1 ? 0 : truncated(0), high = truncated(end), step = n == 3 ? truncated(2) : 1;
+    if (step == 0 || (step > 0 ? high < low : high > low)) return unsupported(call, "bounds");
+    length = sym::ceil_div(high - low, step);
+  } else if (integral) {
     const Expr low = n == 1 ? Expr(0) : call.expr(0), high = call.expr(end);
     const int64_t step = n == 3 ? call.integer(2) : 1;
     if (step == 0 || call.less(step > 0 ? high - low : low - high, 0)) return unsupported(call, "bounds");
@@ -182,6 +192,8 @@ Types new_empty_strided(const Call& call) {
 
 Types random_int(const Call& call) {
   const std::optional<size_t> n = index_of(call, "n");
+  if (const std::optional<size_t> d = index_of(call, "dtype"); d && call.dtype(*d) == DType::Bool)
+    return unsupported(call, "element type");
   return made(call, n ? Shape{call.expr(*n)} : sizes_argument(call), DType::I64);
 }
 
@@ -210,8 +222,12 @@ Types normal_tensor(const Call& call) {
 Types native_dropout(const Call& call) {
   const TensorType* self = call.tensor(0);
   if (!is_floating(self->dtype)) return unsupported(call, "element type");
+  // Eager returns an empty operand itself.
+  if (call.is_zero(numel(self->sizes))) return unsupported(call, "empty operand");
   std::vector<TensorType> out(2, contiguous_type(self->dtype, self->sizes, self->device));
-  out[0].strides = out[1].strides = preserved_strides(call, *self);
+  out[1].strides = preserved_strides(call, *self);
+  const TensorType* product[] = {self, &out[1]};
+  out[0].strides = iterator_strides(call, self->sizes, product);
   out[1].dtype = DType::Bool;
   return out;
 }

@@ -85,9 +85,21 @@ Types stack(const Call& call) {
   if (!dim) return unsupported(call, "dimension out of range");
   for (const TensorType* t : operands)
     if (!call.same(t->sizes, operands[0]->sizes)) return unsupported(call, "sizes differ");
-  Shape sizes = operands[0]->sizes;
-  sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(*dim), Expr(static_cast<int64_t>(operands.size())));
-  return one(contiguous_type(result_dtype(call, operands), std::move(sizes), operands[0]->device));
+  const Shape& each = operands[0]->sizes;
+  const Expr count = static_cast<int64_t>(operands.size());
+  const auto place = static_cast<std::ptrdiff_t>(*dim);
+  Shape sizes = each;
+  sizes.insert(sizes.begin() + place, count);
+  TensorType out = contiguous_type(result_dtype(call, operands), std::move(sizes), operands[0]->device);
+  // Before an existing dimension it is a cat along that dimension, split afterwards, in the operands' format.
+  const int format = shared_format(call, operands);
+  if (*dim < each.size() && format != 0) {
+    Shape joined_sizes = each;
+    joined_sizes[*dim] = count * each[*dim];
+    out.strides = strides_of_format(joined_sizes, format);
+    out.strides.insert(out.strides.begin() + place, out.strides[*dim] * each[*dim]);
+  }
+  return one(std::move(out));
 }
 
 Types repeat(const Call& call) {
@@ -163,7 +175,7 @@ Types pad(const Call& call) {
     for (size_t i = 0; i < padding.size(); ++i)
       if (!call.less(padding[i], self->sizes[rank - 1 - i / 2])) return unsupported(call, "padding");
   TensorType out = contiguous_type(self->dtype, std::move(*sizes), self->device);
-  if (const int format = suggested_format(call, *self); format == 2 && spatial == 2)
+  if (const int format = suggested_format(call, *self); (format == 2 && spatial == 2) || (format == 3 && spatial == 3))
     out.strides = strides_of_format(out.sizes, format);
   return one(std::move(out));
 }

@@ -105,7 +105,7 @@ Types linear(const Call& call) {
   return one(contiguous_type(input->dtype, std::move(sizes), input->device));
 }
 
-// Results stand in memory as [batch, length, heads, size]; the log of the sums as [batch, length, heads].
+// The output is laid out as the query; the log of the sums stands in memory as [batch, length, heads].
 Types flash_attention(const Call& call) {
   const TensorType *query = call.tensor(0), *key = call.tensor(1), *value = call.tensor(2), *mask = call.tensor(5);
   for (const TensorType* t : {query, key, value})
@@ -119,7 +119,7 @@ Types flash_attention(const Call& call) {
   };
   std::vector<TensorType> out;
   // The output is empty_like(query).
-  if (!call.same(query->sizes[3], size)) return unsupported(call, "heads of different widths");
+  if (!call.same(query->sizes[3], size) || !call.same(query->sizes[3], key->sizes[3])) return unsupported(call, "heads of different widths");
   TensorType output = contiguous_type(query->dtype, query->sizes, query->device);
   output.strides = preserved_strides(call, *query);
   out.push_back(std::move(output));

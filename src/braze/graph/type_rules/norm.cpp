@@ -99,7 +99,7 @@ Types batch_norm_results(const Call& call, const TensorType* weight, const Tenso
   const std::optional<DType> running = statistics_dtype(input->dtype, running_mean, running_var);
   if (!statistics || !running) return unsupported(call, "element types");
   TensorType y = like(*input);
-  y.strides = strides_of_format(y.sizes, suggested_format(call, *input));
+  if (!is_contiguous(call, *input)) y.strides = strides_of_format(y.sizes, suggested_format(call, *input));
   std::vector<TensorType> out;
   out.push_back(std::move(y));
   out.resize(3, contiguous_type(*statistics == input->dtype ? *running : *statistics,

@@ -78,6 +78,17 @@ Types promoted(const Call& call, const Operands& operands, DType common, DType r
   return elementwise(call, converted.operands, result);
 }
 
+// empty_like(t): t's layout if dense.
+Types fresh_like(const Call& call, const TensorType& t, DType dtype) {
+  TensorType out = contiguous_type(dtype, t.sizes, t.device);
+  out.strides = preserved_strides(call, t);
+  return one(std::move(out));
+}
+
+bool is_unsigned(DType dtype) {
+  return dtype == DType::U8 || dtype == DType::U16 || dtype == DType::U32 || dtype == DType::U64;
+}
+
 DType float_of(const Call& call, DType dtype) { return is_integral(dtype, true) ? call.default_dtype : dtype; }
 
 // Kinds of element types that an op's CPU kernel takes.
@@ -97,7 +108,8 @@ uint32_t bit_of(DType dtype) {
 uint32_t accepted(OpId id) {
   switch (id) {
     case OpId::neg: return kInt | kFloat | kComplex;
-    case OpId::sign: case OpId::abs: return id == OpId::abs ? kAll & ~0u : kBool | kInt | kFloat;
+    case OpId::sign: return kBool | kInt | kFloat;
+    case OpId::abs: return kInt | kFloat | kComplex;
     case OpId::floor: case OpId::ceil: case OpId::trunc: case OpId::round: return kInt | kFloat;
     case OpId::round_decimals: case OpId::frac: return kFloat;
     case OpId::relu: return kInt | kFloat;
@@ -131,9 +143,16 @@ uint32_t accepted(OpId id) {
     case OpId::bitwise_right_shift_Tensor: case OpId::bitwise_right_shift_Tensor_Scalar: case OpId::gcd:
     case OpId::lcm:
       return kInt;
-    case OpId::hypot: case OpId::nextafter: case OpId::logaddexp2: case OpId::igamma:
-    case OpId::igammac:
+    case OpId::hypot: case OpId::nextafter: case OpId::logaddexp2: case OpId::igamma: case OpId::igammac:
       return kFloat;
+    case OpId::logaddexp: return kFloat | kComplex;
+    case OpId::gelu_backward: case OpId::hardswish_backward: case OpId::hardsigmoid_backward:
+    case OpId::mish_backward: case OpId::logit_backward: case OpId::hardtanh_backward:
+    case OpId::leaky_relu_backward: case OpId::elu_backward: case OpId::softplus_backward:
+    case OpId::hardshrink_backward: case OpId::softshrink_backward: case OpId::log_sigmoid_backward:
+      return kFloat;
+    case OpId::silu_backward: case OpId::tanh_backward: case OpId::sigmoid_backward: return kFloat | kComplex;
+    case OpId::threshold_backward: return kInt | kFloat;
     case OpId::atan2: case OpId::copysign_Tensor: case OpId::copysign_Scalar: case OpId::xlogy_Tensor:
     case OpId::xlogy_Scalar_Other: case OpId::xlogy_Scalar_Self: case OpId::special_xlog1py:
     case OpId::special_zeta:
@@ -141,7 +160,9 @@ uint32_t accepted(OpId id) {
     case OpId::lt_Tensor: case OpId::lt_Scalar: case OpId::le_Tensor: case OpId::le_Scalar: case OpId::gt_Tensor:
     case OpId::gt_Scalar: case OpId::ge_Tensor: case OpId::ge_Scalar:
       return kBool | kInt | kFloat;
-    case OpId::pow_Tensor_Tensor: case OpId::pow_Tensor_Scalar: case OpId::pow_Scalar: return kAll;
+    case OpId::pow_Tensor_Tensor: case OpId::pow_Tensor_Scalar: case OpId::pow_Scalar:
+      return kInt | kFloat | kComplex;
+    case OpId::addcmul: return kInt | kFloat | kComplex;
     case OpId::isposinf: case OpId::isneginf: case OpId::signbit: return kBool | kInt | kFloat;
     case OpId::addcdiv: return kFloat | kComplex;
     case OpId::lerp_Scalar: case OpId::lerp_Tensor: return kFloat | kComplex;
@@ -149,7 +170,20 @@ uint32_t accepted(OpId id) {
   }
 }
 
-bool accepts(const Call& call, DType dtype) { return (accepted(call.op.id) & bit_of(dtype)) != 0; }
+// Kernels without 16-bit floats.
+bool needs_wide_floats(OpId id) {
+  switch (id) {
+    case OpId::special_ndtri: case OpId::special_log_ndtr: case OpId::special_erfcx: case OpId::special_bessel_j0:
+    case OpId::special_bessel_j1: case OpId::special_bessel_y0: case OpId::special_bessel_y1: case OpId::special_zeta:
+      return true;
+    default: return false;
+  }
+}
+
+bool accepts(const Call& call, DType dtype) {
+  if (needs_wide_floats(call.op.id) && is_floating(dtype) && size_of(dtype) < 4) return false;
+  return (accepted(call.op.id) & bit_of(dtype)) != 0;
+}
 
 bool is_negative_integer(const Argument& a) {
   return a.is<Expr>() && a.as<Expr>().is_constant() && a.as<Expr>().constant() < 0;
@@ -169,14 +203,19 @@ bool alpha_fits(const Call& call, DType result) {
 
 Types unary(const Call& call) {
   const Operands operands = operands_of(call, false);
-  if (!accepts(call, operands[0]->dtype)) return unsupported(call, "element type");
-  return elementwise(call, operands, operands[0]->dtype);
+  const TensorType& self = *operands[0];
+  if (!accepts(call, self.dtype)) return unsupported(call, "element type");
+  if (call.op.id == OpId::hardtanh && kind_of(self.dtype) == DTypeKind::Int && is_unsigned(self.dtype))
+    return unsupported(call, "bounds of an unsigned type");
+  if (call.op.id == OpId::nan_to_num || call.op.id == OpId::hardtanh) return fresh_like(call, self, self.dtype);
+  return elementwise(call, operands, self.dtype);
 }
 
 Types unary_float(const Call& call) {
   const Operands operands = operands_of(call, false);
   if (!accepts(call, operands[0]->dtype)) return unsupported(call, "element type");
   const DType result = float_of(call, operands[0]->dtype);
+  if (call.op.id == OpId::deg2rad || call.op.id == OpId::rad2deg) return fresh_like(call, *operands[0], result);
   return promoted(call, operands, result, result);
 }
 
@@ -184,7 +223,10 @@ Types unary_real(const Call& call) {
   const Operands operands = operands_of(call, false);
   if (!accepts(call, operands[0]->dtype)) return unsupported(call, "element type");
   DType result = real_of(operands[0]->dtype);
-  if (call.op.id == OpId::angle) result = float_of(call, result);
+  if (call.op.id == OpId::angle) {
+    result = float_of(call, result);
+    if (is_complex(operands[0]->dtype)) return one(contiguous_type(result, operands[0]->sizes, operands[0]->device));
+  }
   return elementwise(call, operands, result);
 }
 
@@ -206,13 +248,17 @@ Types clamp(const Call& call) {
 }
 
 Types binary(const Call& call) {
-  const Operands operands = operands_of(call, true);
+  Operands operands = operands_of(call, true);
   const DType common = result_dtype(call, view(operands));
   if (!accepts(call, common) || !alpha_fits(call, common)) return unsupported(call, "element type");
   switch (call.op.id) {
     case OpId::sub_Tensor: case OpId::sub_Scalar: case OpId::rsub_Tensor: case OpId::rsub_Scalar:
       for (const TensorType* t : operands)
         if (t->dtype == DType::Bool) return unsupported(call, "subtraction of bools");
+      if (call.op.id == OpId::rsub_Tensor || call.op.id == OpId::rsub_Scalar) std::swap(operands[0], operands[1]);
+      break;
+    case OpId::heaviside:
+      if (operands[0]->dtype != operands[1]->dtype) return unsupported(call, "operands of different types");
       break;
     case OpId::div_Tensor_mode: case OpId::div_Scalar_mode: {
       const DType result = call.is_none(2) ? float_of(call, common) : common;
@@ -227,7 +273,7 @@ Types binary(const Call& call) {
       return promoted(call, base, common, common);
     }
     case OpId::pow_Scalar: return one(contiguous_type(common, operands[1]->sizes, operands[1]->device));
-    case OpId::fmod_Scalar: case OpId::remainder_Scalar: case OpId::floor_divide_Scalar: default: break;
+    default: break;
   }
   return promoted(call, operands, common, common);
 }
@@ -305,30 +351,32 @@ Types complex(const Call& call) {
 Types binary_grad(const Call& call) {
   Operands operands = operands_of(call, false);
   if (call.op.id == OpId::log_sigmoid_backward) operands.pop_back();   // the buffer is no iterator operand's shape
-  if (call.op.id == OpId::threshold_backward) std::swap(operands[0], operands[1]);
+  // Iterated as (self, gradient).
+  if (call.op.id == OpId::threshold_backward || call.op.id == OpId::leaky_relu_backward)
+    std::swap(operands[0], operands[1]);
   const DType common = result_dtype(call, view(operands));
-  if (is_integral(common, true) && call.op.id != OpId::threshold_backward) return unsupported(call, "element type");
+  if (!accepts(call, common)) return unsupported(call, "element type");
   return promoted(call, operands, common, common);
 }
 
 Types log_sigmoid_forward(const Call& call) {
   const TensorType* self = call.tensor(0);
   if (!is_floating(self->dtype)) return unsupported(call, "element type");
-  std::vector<TensorType> out(2, contiguous_type(self->dtype, self->sizes, self->device));
-  out[0].strides = out[1].strides = preserved_strides(call, *self);
-  return out;
+  return std::vector<TensorType>(2, contiguous_type(self->dtype, self->sizes, self->device));
 }
 
 Types prelu(const Call& call) {
   const Operands operands = operands_of(call, false);
   if (operands[0]->dtype != operands[1]->dtype || !is_floating(operands[0]->dtype))
     return unsupported(call, "element types");
-  return elementwise(call, operands, operands[0]->dtype);
+  const std::optional<Shape> shape = broadcast(call, view(operands));
+  if (!shape || !call.same(*shape, operands[0]->sizes)) return unsupported(call, "sizes do not broadcast");
+  return fresh_like(call, *operands[0], operands[0]->dtype);
 }
 
 Types prelu_backward(const Call& call) {
-  Operands operands = operands_of(call, false);
-  TensorType self = *call.tensor(1);
+  // Iterated as (self, weight, gradient).
+  const Operands operands{call.tensor(1), call.tensor(2), call.tensor(0)};
   Types first = elementwise(call, operands, operands[0]->dtype);
   if (!first.ok()) return first;
   std::vector<TensorType> out = std::move(first).value();

@@ -52,6 +52,8 @@ TensorType in_format_of(const Call& call, const TensorType& self, Shape sizes) {
   return out;
 }
 
+bool wide_or_int(DType dtype) { return is_integral(dtype, false) || dtype == DType::F32 || dtype == DType::F64; }
+
 }  // namespace
 
 Types max_pool(const Call& call) {
@@ -86,6 +88,7 @@ Types avg_pool(const Call& call) {
   std::optional<Shape> sizes = pooled_sizes(call, *self, {*kernel, *stride, *padding, Shape(spatial, 1), call.boolean(4)});
   if (!sizes) return unsupported(call, "window");
   if (!call.is_none(6) && call.is_zero(call.expr(6))) return unsupported(call, "divisor");
+  if (spatial == 3 && !wide_or_int(self->dtype)) return unsupported(call, "element type");
   TensorType out = in_format_of(call, *self, *sizes);
   if (spatial == 3) out.strides = contiguous_strides(out.sizes);
   return one(std::move(out));
@@ -153,7 +156,9 @@ Types upsample(const Call& call) {
     if (call.less(wanted[i], 1) || call.is_zero(sizes[i + 2])) return unsupported(call, "sizes");
     sizes[i + 2] = wanted[i];
   }
-  if (call.is_zero(sizes[1]) || is_complex(self->dtype) || self->dtype == DType::Bool) return unsupported(call, "operand");
+  if (call.is_zero(sizes[1]) || (!is_floating(self->dtype) && self->dtype != DType::U8)) return unsupported(call, "operand");
+  const bool antialias = call.op.id == OpId::_upsample_bilinear2d_aa || call.op.id == OpId::_upsample_bicubic2d_aa;
+  if (antialias && size_of(self->dtype) == 2) return unsupported(call, "element type");
   return one(in_format_of(call, *self, std::move(sizes)));
 }
 
@@ -165,7 +170,8 @@ Types upsample_backward(const Call& call) {
 Types grid_sampler(const Call& call) {
   const TensorType *input = call.tensor(0), *grid = call.tensor(1);
   const size_t rank = call.op.id == OpId::grid_sampler_2d ? 4 : 5;
-  if (input->sizes.size() != rank || grid->sizes.size() != rank || input->dtype != grid->dtype)
+  if (input->sizes.size() != rank || grid->sizes.size() != rank || input->dtype != grid->dtype ||
+      (input->dtype != DType::F32 && input->dtype != DType::F64))
     return unsupported(call, "operands");
   if (!call.same(input->sizes[0], grid->sizes[0]) || !call.same(grid->sizes[rank - 1], Expr(static_cast<int64_t>(rank - 2))))
     return unsupported(call, "sizes");
@@ -191,7 +197,8 @@ Types im2col(const Call& call) {
   const auto kernel = per_dimension(call, 1, 2, {}), dilation = per_dimension(call, 2, 2, {}),
              padding = per_dimension(call, 3, 2, {}), stride = per_dimension(call, 4, 2, {});
   const size_t rank = self->sizes.size();
-  if (!kernel || !dilation || !padding || !stride || (rank != 3 && rank != 4)) return unsupported(call, "operand");
+  if (!kernel || !dilation || !padding || !stride || (rank != 3 && rank != 4) || is_integral(self->dtype, true))
+    return unsupported(call, "operand");
   Expr positions = 1;
   for (size_t i = 0; i < 2; ++i) {
     const Expr count = sym::floor_div(self->sizes[rank - 2 + i] + (*padding)[i] * 2 - (*dilation)[i] * ((*kernel)[i] - 1) - 1,
@@ -210,7 +217,9 @@ Types col2im(const Call& call) {
   const TensorType* self = call.tensor(0);
   const auto size = per_dimension(call, 1, 2, {}), kernel = per_dimension(call, 2, 2, {});
   const size_t rank = self->sizes.size();
-  if (!size || !kernel || size->size() != 2 || kernel->size() != 2 || (rank != 2 && rank != 3)) return unsupported(call, "operand");
+  if (!size || !kernel || size->size() != 2 || kernel->size() != 2 || (rank != 2 && rank != 3) ||
+      is_integral(self->dtype, true))
+    return unsupported(call, "operand");
   const Expr window = (*kernel)[0] * (*kernel)[1], channels = self->sizes[rank - 2];
   if (!call.is_zero(sym::mod(channels, window))) return unsupported(call, "channels");
   Shape sizes;

@@ -20,7 +20,10 @@ struct Reduced {
 };
 std::optional<Reduced> reduce(const Call& call, const TensorType& self) {
   const std::optional<size_t> dim = index_of(call, "dim"), keepdim = index_of(call, "keepdim");
-  const std::optional<std::vector<bool>> removed = reduced_dims(dim ? call.integers(*dim) : Dims{}, self.sizes.size());
+  std::optional<std::vector<bool>> removed = reduced_dims(dim ? call.integers(*dim) : Dims{}, self.sizes.size());
+  // Only of any and all, an empty list means no dimension.
+  const bool is_any_all = call.op.id == OpId::any_dims || call.op.id == OpId::all_dims;
+  if (is_any_all && !call.is_none(*dim) && call.exprs(*dim).empty()) removed->assign(self.sizes.size(), false);
   if (!removed) return std::nullopt;
   Reduced out{{}, *removed};
   const bool keep = keepdim && call.boolean(*keepdim);
@@ -130,6 +133,7 @@ Types variance_mean(const Call& call) {
 
 Types logsumexp(const Call& call) {
   const DType dtype = call.tensor(0)->dtype;
+  if (call.exprs(1).empty() && !call.tensor(0)->sizes.empty()) return unsupported(call, "no dimension");
   return reduced_to(call, is_integral(dtype, true) ? call.default_dtype : dtype);
 }
 
@@ -223,6 +227,7 @@ Types softmax(const Call& call) {
 Types softmax_backward(const Call& call) {
   const TensorType* grad = call.tensor(0);
   TensorType out = like(*grad);
+  if (!wrap_dim(call.integer(2), grad->sizes.size())) return unsupported(call, "dimension out of range");
   if (call.dtype(3).value_or(grad->dtype) != grad->dtype) return unsupported(call, "input of another type");
   return one(std::move(out));
 }
@@ -243,8 +248,9 @@ Types pointwise_loss(const Call& call) {
   if (id == OpId::binary_cross_entropy_with_logits || id == OpId::soft_margin_loss)
     return unsupported(call, "unreduced");
   TensorType out = contiguous_type(dtype, *shape, self->device);
-  out.strides = id == OpId::binary_cross_entropy ? preserved_strides(call, *self)
-                                                 : iterator_strides(call, *shape, operands);
+  if (id == OpId::huber_loss && !call.same(self->sizes, *shape)) return unsupported(call, "broadcast");
+  const bool is_like_self = id == OpId::binary_cross_entropy || id == OpId::huber_loss;
+  out.strides = is_like_self ? preserved_strides(call, *self) : iterator_strides(call, *shape, operands);
   return one(std::move(out));
 }
 
