@@ -64,6 +64,12 @@ uint64_t fingerprint_of(const Call& call) {
   return h;
 }
 
+// The callee is known by identity, but its code may be replaced.
+PyObject* code_of(PyObject* callee) {
+  if (PyMethod_Check(callee)) callee = PyMethod_GET_FUNCTION(callee);
+  return PyFunction_Check(callee) ? PyFunction_GET_CODE(callee) : nullptr;
+}
+
 }  // namespace
 
 PyObject** Fetched::reserve(int64_t n) {
@@ -110,7 +116,9 @@ std::shared_ptr<const Entry> EntryCache::find(const Call& call, Fetched& fetched
   Shape* const shape = shape_of(call);
   if (shape == nullptr) return nullptr;
   const CallArgs arguments{call.callee, call.args, call.n_args()};
+  PyObject* const code = code_of(call.callee);
   for (size_t i = 0; i < shape->entries.size(); i++) {
+    if (shape->entries[i]->code.get() != code) continue;
     const GuardProgram& guards = *shape->entries[i]->segment.guards;
     const int64_t n = guards.n_fetched();
     if (!guards.run(arguments, fetched.reserve(n))) continue;
@@ -127,7 +135,8 @@ void EntryCache::note_misses(Shape& shape, const Call& call) {
   const CallArgs arguments{call.callee, call.args, call.n_args()};
   bool sizes_known = options_.dynamic.has_value();
   for (const auto& entry : shape.entries) {
-    shape.failing_guard = entry->segment.guards->explain_failure(arguments);
+    shape.failing_guard = entry->code.get() != code_of(call.callee) ? "the function has the code that was compiled"
+                                                                     : entry->segment.guards->explain_failure(arguments);
     if (log_enabled(Topic::kRecompiles)) log(Topic::kRecompiles, "failing guard: " + shape.failing_guard);
     if (sizes_known) continue;
     for (auto& dimension : entry->segment.guards->changed_sizes(arguments)) {
@@ -190,6 +199,7 @@ std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call&
     entry->segment = std::move(*segment);
     entry->n_outputs = entry->segment.executable == nullptr ? 0 : entry->segment.executable->n_outputs();
     entry->single_output = entry->segment.exit.single_output();
+    entry->code = Ref::borrow(code_of(call.callee));
     entry->inputs_in_order = true;
     for (size_t i = 0; i < entry->segment.inputs.size(); i++) {
       if (entry->segment.inputs[i] != static_cast<int32_t>(i)) entry->inputs_in_order = false;

@@ -30,6 +30,7 @@ struct Call {
 
 struct Entry {
   Segment segment;
+  Ref code;                         // of the callee, if it is a function
   int64_t n_outputs = 0;
   int32_t single_output = -1;       // Recipe::single_output()
   bool inputs_in_order = false;     // the executable's inputs are the fetched values as they stand

@@ -63,6 +63,7 @@ std::unique_ptr<GuardProgram> GuardCompiler::compile() {
     const Requirement& r = set_.requirements_[i];
     if (r.kind != GuardKind::Modes) emit_last(r, static_cast<int32_t>(i));
   }
+  emit_function_codes();
   for (const Src src : set_.fetched_) program_->fetched_.push_back(nodes_[src].reg);
   bind_constant_registers();
   for (Requirement& r : program_->requirements_) {
@@ -473,6 +474,30 @@ void GuardCompiler::emit_last(const Requirement& r, int32_t i) {
     for (const Src src : tensors) row.tensors.push_back(nodes_[src].reg);
     emit(GuardOp::Shapes, 0, static_cast<uint32_t>(program_->shapes_.size()), i, kNoSource);
     program_->shapes_.push_back(std::move(row));
+  }
+}
+
+// A function that is known by identity was compiled with the code that it has now.
+void GuardCompiler::emit_function_codes() {
+  std::unordered_set<PyObject*> functions;
+  const auto add = [&](PyObject* object) {
+    if (object != nullptr && PyFunction_Check(object)) functions.insert(object);
+  };
+  for (const Node& node : nodes_) {
+    if (node.place != Place::Unneeded) add(node.known);
+  }
+  for (const FoundRecord& record : program_->found_) {
+    add(record.object);
+    for (PyObject* function : record.inner) add(function);
+  }
+  for (PyObject* function : functions) {
+    PyObject* code = PyFunction_GET_CODE(function);
+    const auto at = static_cast<uint32_t>(program_->constants_.size());
+    for (PyObject* object : {function, code}) {
+      program_->watched_.watch(object);
+      program_->constants_.push_back(object);
+    }
+    emit(GuardOp::FunctionCode, 0, at, -1, kNoSource);
   }
 }
 

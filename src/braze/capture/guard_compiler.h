@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "braze/capture/guard_program.h"
@@ -67,6 +68,7 @@ class GuardCompiler {
   void emit_group(Src src, GuardOp op, size_t cheap, const Take& take_requirement, const std::vector<Src>& children);
   void emit_check(int32_t requirement, Reg reg);
   void emit_last(const Requirement& r, int32_t number);
+  void emit_function_codes();
   void bind_constant_registers();
 
   Reg emit(GuardOp op, Reg a, uint32_t b, int32_t requirement, Src src);

@@ -78,6 +78,9 @@ std::string FlatProgram::found_text(const GuardInsn& insn, const CallArgs&) cons
 
 std::string FlatProgram::failure_text(size_t pc, const CallArgs& call) const {
   const Why& why = why_[pc];
+  if (code_[pc].op == GuardOp::FunctionCode) {
+    return constant_text(constants_[code_[pc].b]) + " has the code that was compiled (its __code__ was replaced)";
+  }
   if (why.requirement < 0) return sources_.describe(why.src) + " is missing, or no longer readable natively";
   return requirement_text(requirements_[static_cast<size_t>(why.requirement)]) + " (" + found_text(code_[pc], call) + ")";
 }

@@ -161,6 +161,11 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
           return static_cast<int64_t>(pc);
         }
         continue;
+      case GuardOp::FunctionCode:
+        if (reinterpret_cast<PyFunctionObject*>(constants[insn.b])->func_code != constants[insn.b + 1]) {
+          return static_cast<int64_t>(pc);
+        }
+        continue;
       case GuardOp::Modes:
         if (domain().modes() != static_cast<uint64_t>(numbers_[insn.b])) return static_cast<int64_t>(pc);
         continue;

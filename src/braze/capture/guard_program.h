@@ -45,6 +45,7 @@ enum class GuardOp : uint8_t {
   Same, Distinct, // b: register
   Tensor,         // b: operand
   TypeAttribute,  // a: group, b: found record
+  FunctionCode,   // constants b and b + 1: a known function, and the code that it has
   Modes,          // b: number
   Shapes,         // b: check
   // Groups. b: group; a: register.

@@ -23,8 +23,22 @@ std::string name_of(PyObject* key) {
   return utf8;
 }
 
+// How source text would call a module, class or function; for other objects their text.
+std::string object_name(PyObject* object) {
+  std::string text = constant_text(object);
+  for (const char* word : {"module ", "function "}) {
+    if (text.starts_with(word)) return text.substr(std::string_view(word).size());
+  }
+  return text;
+}
+
 bool is_index(const std::string& name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// Of a snapshot it is the name already.
+std::string extra_name(const Source& s) {
+  return PyUnicode_Check(s.extra.get()) ? name_of(s.extra.get()) : object_name(s.extra.get());
 }
 
 // The registries in which nn.Module keeps what users write as plain attributes.
@@ -65,9 +79,10 @@ SourceTable SourceTable::snapshot() const {
   SourceTable out;
   out.sources_ = sources_;
   out.argument_names_ = argument_names_;
+  out.callee_name_ = callee_name_;
   for (Source& s : out.sources_) {
     if (!s.extra || is_value_constant(s.extra.get())) continue;
-    Ref text = Ref::steal(PyUnicode_FromString(constant_text(s.extra.get()).c_str()));
+    Ref text = Ref::steal(PyUnicode_FromString(object_name(s.extra.get()).c_str()));
     if (!text) PyErr_Clear();
     s.extra = std::move(text);
   }
@@ -80,7 +95,7 @@ std::string SourceTable::describe(Src src) const {
   const std::string number = std::to_string(s.index);
   switch (s.kind) {
     case SourceKind::None: return "<a value made in the call>";
-    case SourceKind::Callee: return "self";
+    case SourceKind::Callee: return callee_name_;
     case SourceKind::Arg: {
       const auto i = static_cast<size_t>(s.index);
       return i < argument_names_.size() && !argument_names_[i].empty() ? argument_names_[i] : "argument " + number;
@@ -115,9 +130,9 @@ std::string SourceTable::describe(Src src) const {
     }
     case SourceKind::DictKey: return "list(" + base() + ")[" + number + "]";
     case SourceKind::Method: return base() + (s.index == 0 ? ".__self__" : ".__func__");
-    case SourceKind::SuperAttr: return "super(" + name_of(s.extra.get()) + ", " + base() + ")." + name_of(s.key.get());
+    case SourceKind::SuperAttr: return "super(" + extra_name(s) + ", " + base() + ")." + name_of(s.key.get());
     case SourceKind::ImportedModule: return "sys.modules[" + constant_text(s.key.get()) + "]";
-    case SourceKind::Constant: return name_of(s.extra.get());
+    case SourceKind::Constant: return extra_name(s);
   }
   return "?";
 }

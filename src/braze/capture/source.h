@@ -63,11 +63,13 @@ class SourceTable {
   SourceTable snapshot() const;
   // Names of the callee's parameters, so that arguments print by name.
   void set_argument_names(std::vector<std::string> names) { argument_names_ = std::move(names); }
+  void set_callee_name(std::string name) { callee_name_ = std::move(name); }   // "self" if not set
 
  private:
   std::vector<Source> sources_;
   std::unordered_multimap<uint64_t, Src> index_;
   std::vector<std::string> argument_names_;
+  std::string callee_name_ = "self";
 };
 
 }  // namespace braze::capture

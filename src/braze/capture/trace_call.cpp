@@ -86,9 +86,14 @@ std::string describe_error(bool& propagate) {
   return out;
 }
 
-CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, SourceTable& sources) {
+// `retry` becomes true if the same trace can succeed with inputs that enter as views of their storages.
+CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, SourceTable& sources, bool& retry) {
   Result<std::unique_ptr<TraceSession>> session = domain().begin(options);
   if (!session.ok()) return failure(nullptr, session.why());
+  const auto give_up = [&](const Executor* x, const Unsupported& why) {
+    retry = (*session)->retry_with_storage_bases();
+    return failure(x, why);
+  };
   GuardSet guards(sources);
   Segment segment;
   std::unique_ptr<Executor> executor;
@@ -110,7 +115,8 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     const Owned result = x.call(callee, arguments.get());
     if (!result) {
       bool propagate = false;
-      CaptureFailure raised = failure(nullptr, {describe_error(propagate), ""});
+      CaptureFailure raised = give_up(nullptr, {describe_error(propagate), ""});
+      retry = retry && !propagate;
       raised.user_error = !propagate;
       return raised;
     }
@@ -119,7 +125,7 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     exit.side_effects();
 
     Result<TraceSession::Finished> finished = (*session)->finish(exit.outputs());
-    if (!finished.ok()) return failure(nullptr, finished.why());
+    if (!finished.ok()) return give_up(nullptr, finished.why());
     segment.executable = finished->executable;
     segment.graph_text = finished->graph_text;
     segment.n_ops = finished->n_ops;
@@ -134,7 +140,7 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     segment.guards = guards.finish();
   } catch (const Abort& abort) {
     PyErr_Clear();
-    return failure(executor.get(), abort.why);
+    return give_up(executor.get(), abort.why);
   } catch (const std::exception& error) {
     PyErr_Clear();
     return failure(executor.get(), {std::string("internal error: ") + error.what(), ""});
@@ -146,9 +152,21 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
 
 CaptureOutcome trace_call(const CallTarget& target, const TraceOptions& options) {
   ThreadStateScope scope;
-  SourceTable sources;
-  sources.set_argument_names(argument_names(target));
-  return trace(target, options, sources);
+  bool retry = false;
+  const auto attempt = [&](bool storage_bases) {
+    SourceTable sources;
+    sources.set_argument_names(argument_names(target));
+    if (PyFunction_Check(target.callee)) {
+      sources.set_callee_name(PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(target.callee)->func_name));
+    }
+    TraceOptions complete = options;
+    complete.sources = &sources;
+    complete.storage_bases = storage_bases;
+    return trace(target, complete, sources, retry);
+  };
+  CaptureOutcome outcome = attempt(options.storage_bases);
+  if (retry && !options.storage_bases && std::holds_alternative<CaptureFailure>(outcome)) outcome = attempt(true);
+  return outcome;
 }
 
 }  // namespace braze::capture

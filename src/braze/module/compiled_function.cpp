@@ -74,9 +74,9 @@ std::string function_name(PyObject* callee) {
 void note_skip(CompiledFunction* self, const Skip& skip) {
   counters().skipped[skip.reason]++;
   const std::string text = skip.failure != nullptr ? failure_text(*skip.failure) : skip.detail.empty() ? skip.reason : skip.detail;
-  if (!self->state->said.insert(text).second) return;
+  if (!self->state->said.insert(skip.failure != nullptr ? text : skip.reason).second) return;
   const std::string line = function_name(self->callee) + " runs eagerly: " + text;
-  if (skip.internal || !skip.detail.empty()) warn_once("braze: " + line);
+  if (skip.internal || !skip.detail.empty()) warn_once(line);
   else if (log_enabled(Topic::kGraphBreaks)) log(Topic::kGraphBreaks, line);
 }
 

@@ -83,7 +83,7 @@ void optimize(graph::Graph& graph, const PipelineOptions& options, PhaseClock& c
   passes.verify = options.verify;
   rewrite::run_passes(graph, rewrite::Stage::Before, passes);
   const decompose::Report decomposed = decompose::decompose(graph);
-  for (const std::string& failure : decomposed.failed) warn_once("braze: decomposition failed: " + failure);
+  for (const std::string& failure : decomposed.failed) warn_once("decomposition failed: " + failure);
   rewrite::run_passes(graph, rewrite::Stage::After, passes);
   clock.done("passes");
 }
@@ -157,7 +157,7 @@ Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> 
     executable = runtime::make_graph_executor(graph, context);
   } else {
     if (const std::string device = foreign_device(*graph); !device.empty()) {
-      warn_once("braze: no kernels are made for " + device + " yet: calls on it run eagerly");
+      warn_once("no kernels are made for " + device + " yet: calls on it run eagerly");
       return Unsupported{"tensors on " + device + ", for which braze makes no kernels", "move the tensors to the CPU"};
     }
     // The pipeline knows no Python: other threads may run meanwhile.
@@ -170,7 +170,7 @@ Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> 
     if (machine.ok()) {
       executable = runtime::make_program_executor(machine->program, std::move(machine->kernels), *graph, context);
     } else {
-      warn_once("braze: a graph runs through ATen, since no code could be made for it: " + machine.why().reason);
+      warn_once("a graph runs through ATen, since no code could be made for it: " + machine.why().reason);
       opaque.clear();
       for (const graph::Node* node : original->nodes) opaque.push_back(node->op->name);
       executable = runtime::make_graph_executor(original, context);

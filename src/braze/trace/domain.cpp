@@ -28,6 +28,10 @@ class Domain final : public capture::TensorDomain {
     return std::unique_ptr<capture::TraceSession>(std::make_unique<Session>(options));
   }
   bool is_constant(PyObject* object) const override { return is_torch_constant(object); }
+  uint64_t traits(PyObject* object) const override {
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    return (tensor.key_set().raw_repr() << 1) | (tensor.requires_grad() ? 1 : 0);
+  }
 };
 
 CompileGraph& registered_compiler() {

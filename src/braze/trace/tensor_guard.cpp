@@ -59,6 +59,27 @@ bool check(const void* opaque, PyObject* object) {
          (!state.exact_storage || storage_matches(state, impl));
 }
 
+// Nothing but sizes differs: the layout is dense in the same order of dimensions as before.
+bool changed_sizes(const void* opaque, PyObject* object, std::vector<int64_t>* dimensions) {
+  const auto& state = *static_cast<const TensorState*>(opaque);
+  if (Py_TYPE(object) != state.type || state.exact_storage) return false;
+  const c10::TensorImpl& impl = *THPVariable_Unpack(object).unsafeGetTensorImpl();
+  if (impl.key_set().raw_repr() != state.keys || c10::typeMetaToScalarType(impl.dtype()) != state.dtype ||
+      impl.device() != state.device || impl.requires_grad() != state.requires_grad ||
+      impl.sizes().size() != state.sizes.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < state.sizes.size(); ++i) {
+    if (impl.sizes()[i] == state.sizes[i] || (state.sizes[i] < 0 && impl.sizes()[i] >= 2)) continue;
+    // 0 and 1 are never symbolic.
+    if (impl.sizes()[i] < 2 || (state.sizes[i] >= 0 && state.sizes[i] < 2)) return false;
+    dimensions->push_back(static_cast<int64_t>(i));
+  }
+  if (!state.order.empty()) return strides_match(state, impl);
+  const std::vector<int> before = dense_order(state.sizes, state.strides);
+  return !before.empty() && before == dense_order(impl.sizes(), impl.strides());
+}
+
 std::string list(at::IntArrayRef values) {
   std::ostringstream out;
   out << "[";
@@ -140,7 +161,7 @@ capture::TensorOperand tensor_operand(PyObject* object, const TensorGuardOptions
       state->sizes[i] = -1;
       state->order = dense_order(impl.sizes(), impl.strides());
     }
-  return {state, &check, &describe};
+  return {state, &check, &describe, &changed_sizes};
 }
 
 }  // namespace braze::trace
