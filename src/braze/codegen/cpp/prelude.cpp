@@ -53,6 +53,17 @@ std::string shifts(int lanes) {
   return text;
 }
 
+// op over the halves, down to two lanes.
+std::string fold(int lanes) {
+  std::string text, name = "v";
+  for (int half = lanes / 2; half > 1; half /= 2) {
+    const std::string next = "w" + std::to_string(half), pair = "__builtin_shufflevector(" + name + ", " + name + ", ";
+    text += "auto " + next + " = op(" + pair + numbers(0, half) + "), " + pair + numbers(half, 2 * half) + ")); ";
+    name = next;
+  }
+  return text + "return op(" + name + "[0], " + name + "[1]);";
+}
+
 std::string fill_in(std::string_view text, int lanes, int vector_bytes) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -68,7 +79,7 @@ std::string fill_in(std::string_view text, int lanes, int vector_bytes) {
       return true;
     };
     const bool known = take("iota", numbers(0, lanes)) || take("low", numbers(0, lanes / 2)) ||
-                       take("high", numbers(lanes / 2, lanes)) || take("shifts", shifts(lanes)) ||
+                       take("high", numbers(lanes / 2, lanes)) || take("shifts", shifts(lanes)) || take("fold", fold(lanes)) ||
                        take("L", std::to_string(lanes)) || take("W", std::to_string(vector_bytes)) ||
                        take("1", std::to_string(lanes)) || take("2", std::to_string(2 * lanes)) ||
                        take("4", std::to_string(4 * lanes)) || take("8", std::to_string(8 * lanes));
