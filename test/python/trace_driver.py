@@ -1,7 +1,6 @@
 """Traces a Python callable by calling it natively with stand-ins in place of its tensors, replays the graph node by
 node against the traced types, runs it, and compares with eager: results, layout, aliasing, and what happened to inputs."""
 import contextlib
-import copy
 import os
 import pathlib
 import sys
@@ -13,6 +12,9 @@ from torch.utils import _pytree as pytree
 _BUILD = pathlib.Path(os.environ.get("BRAZE_BUILD", pathlib.Path(__file__).resolve().parents[2] / "build" / "release"))
 sys.path.insert(0, str(_BUILD / "test"))
 _trace_test = pytest.importorskip("_trace_test", reason="built without torch")
+classify, break_reason, is_constant = _trace_test.classify, _trace_test.break_reason, _trace_test.is_constant
+modes, describe_modes = _trace_test.modes, _trace_test.describe_modes
+statistics, reset_statistics = _trace_test.statistics, _trace_test.reset_statistics
 
 
 class Mismatch(AssertionError):
@@ -151,7 +153,7 @@ def storages(tensors):
     return [first.setdefault(x.untyped_storage()._cdata, i) for i, x in enumerate(tensors)]
 
 
-def check(make, dynamic=False, seed=3, **options):
+def check(make, dynamic=False, seed=3, tolerance=2e-5, **options):
     """make() -> (fn, args[, modules]), new and equal each time. Returns the Traced."""
     def fresh():
         torch.manual_seed(0)
@@ -186,9 +188,9 @@ def check(make, dynamic=False, seed=3, **options):
     if len(got) != len(eager):
         raise Mismatch(f"{len(eager)} outputs -> {len(got)}")
     for i, (e, g) in enumerate(zip(eager, got)):
-        compare(e, g, f"output {i}")
+        compare(e, g, f"output {i}", tolerance)
     for i, (e, g) in enumerate(zip(eager_world, before)):
-        compare(e, g, f"input {i} afterwards")
+        compare(e, g, f"input {i} afterwards", tolerance)
     if storages(eager_world + eager) != storages(before + got):
         raise Mismatch(f"aliasing {storages(eager_world + eager)} -> {storages(before + got)}")
     return traced
