@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFlags[] = {"-O2", "-std=c++20", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno",
-                                  "-fno-trapping-math", "-fno-strict-aliasing", "-fno-exceptions",
+                                  "-fno-trapping-math", "-fno-strict-aliasing", "-fwrapv", "-fno-exceptions",
                                   "-fvisibility=hidden", "-mprefer-vector-width=512", "-w"};
 
 std::string read_file(const fs::path& path) {

@@ -413,3 +413,39 @@ TEST_CASE("a scratch row beyond 64 KB") {
     for (size_t k = 0; k < a.size(); ++k) REQUIRE(out[k] == -a[k] - a[k]);
   }
 }
+
+TEST_CASE("two axes, one operand transposed: tiles of all sizes and several types") {
+  for (int width : widths())
+    for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {16, 16}, {64, 70}, {33, 5}, {40, 129}})
+      for (DType dtype : {DType::F32, DType::I64, DType::BF16, DType::U8}) {
+        Builder b;
+        const int32_t x = b.param(dtype), y = b.param(dtype), o = b.param(dtype, true);
+        const Expr n = b.size(rows), d = b.size(columns);
+        auto block = b.axis(1, AxisRole::Serial), i = b.axis(n, AxisRole::Serial), j = b.axis(d, AxisRole::Vector);
+        b.kernel.kind = schedule::NestKind::Tile2D;
+        b.kernel.parallel = {block};
+        Stage stage;
+        stage.loops = {i, j};
+        const Scalar* across = b.load(x, j.symbol * n + i.symbol);
+        stage.stores = {store(o, i.symbol * d + j.symbol, b.op(ScalarOp::Maximum, dtype, {across, b.load(y, i.symbol * d + j.symbol)}))};
+        b.kernel.stages = {stage};
+        const schedule::Kernel* one[] = {&b.kernel};
+        const std::string name[] = {"k"};
+        CHECK(codegen::emit_cpp(one, name, target_of(width)).find("tile_in") != std::string::npos);
+        const auto count = static_cast<size_t>(rows * columns), bytes = static_cast<size_t>(size_of(dtype));
+        std::vector<unsigned char> p(count * bytes), q(count * bytes), out(count * bytes + 64, 99);
+        const auto r = numbers(count, 17), t = numbers(count, 18);
+        // Positive numbers of each type order as their bits do.
+        auto put = [&](std::vector<unsigned char>& to, size_t k, float v) {
+          const auto number = static_cast<uint64_t>((v + 2) * 30) + 1;
+          for (size_t c = 0; c < bytes; ++c) to[k * bytes + c] = static_cast<unsigned char>(number >> (8 * c));
+        };
+        for (size_t k = 0; k < count; ++k) { put(p, k, r[k]); put(q, k, t[k]); }
+        run(b, width, {p.data(), q.data(), out.data()}, 0, 1);
+        auto get = [&](const std::vector<unsigned char>& from, size_t k) { return from[k * bytes]; };
+        for (size_t c = 0; c < static_cast<size_t>(rows); ++c)
+          for (size_t k = 0; k < static_cast<size_t>(columns); ++k)
+            CHECK(get(out, c * static_cast<size_t>(columns) + k) == std::max(get(p, k * static_cast<size_t>(rows) + c), get(q, c * static_cast<size_t>(columns) + k)));
+        CHECK(out[count * bytes] == 99);
+      }
+}

@@ -39,6 +39,7 @@ std::string KernelEmitter::emit(const std::string& name) {
   std::string text = "extern \"C\" __attribute__((visibility(\"default\"))) void " + name +
                      "(void* const* p, const long* s, long begin, long end) {\n" + parameters;
   if (uses_error_) text += "  long* const error = (long*)p[" + std::to_string(kernel_.params.size()) + "];\n";
+  for (const std::string& local : locals_) text += "  " + local + "\n";
   text += scratch_setup() + scope().text;
   if (streams_) text += "  __sync_synchronize();\n";
   return text + "}\n";

@@ -108,7 +108,9 @@ class KernelEmitter {
   void accumulate(std::vector<Running>& running, bool along_lanes);
   void finish(std::vector<Running>& running, bool along_lanes);
   void stores(std::span<const Store> list);
-  bool tile_stage(const Stage& stage);
+
+  // kernel_tiles.cpp
+  bool tile_stage(const Stage& stage);   // false: not one that is read in tiles
 
   // kernel_values.cpp
   const Value& value(const Scalar* s);
@@ -159,6 +161,7 @@ class KernelEmitter {
   std::optional<Vector> vector_;
   int stage_depth_ = 0;
   int next_name_ = 0;
+  std::vector<std::string> locals_;   // lines at the head of the function
   bool uses_error_ = false, streams_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Stages: plain loops, reductions and scans.
+// Stages: plain loops, reductions and scans. Tiles stand in kernel_tiles.cpp.
 #include <algorithm>
 #include <unordered_set>
 
@@ -337,7 +337,5 @@ void KernelEmitter::scan_stage(const Stage& s) {
     stores(s.stores);
   });
 }
-
-bool KernelEmitter::tile_stage(const Stage&) { return false; }
 
 }  // namespace braze::codegen

@@ -64,6 +64,28 @@ std::string fold(int lanes) {
   return text + "return op(" + name + "[0], " + name + "[1]);";
 }
 
+// Rows of a square tile, loaded from q, to columns, stored to t: in step s, rows a and a + s exchange the lanes that
+// differ in bit s.
+std::string transpose(int lanes) {
+  std::string text;
+  auto row = [](int step, int k) { return "r" + std::to_string(step) + "_" + std::to_string(k); };
+  for (int k = 0; k < lanes; ++k) text += "V " + row(1, k) + " = ldu<V>(q + " + std::to_string(k) + " * stride); ";
+  for (int step = 1; step < lanes; step *= 2)
+    for (int k = 0; k < lanes; ++k) {
+      const bool upper = (k & step) != 0;
+      const int a = upper ? k - step : k;
+      std::string order;
+      for (int lane = 0; lane < lanes; ++lane) {
+        const bool from_b = (lane & step) != 0;
+        const int source = upper ? (from_b ? lanes + lane : lane + step) : (from_b ? lanes + lane - step : lane);
+        order += ", " + std::to_string(source);
+      }
+      text += "V " + row(2 * step, k) + " = __builtin_shufflevector(" + row(step, a) + ", " + row(step, a + step) + order + "); ";
+    }
+  for (int k = 0; k < lanes; ++k) text += "stu(t + " + std::to_string(k * lanes) + ", " + row(lanes, k) + "); ";
+  return text;
+}
+
 std::string fill_in(std::string_view text, int lanes, int vector_bytes) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -80,6 +102,7 @@ std::string fill_in(std::string_view text, int lanes, int vector_bytes) {
     };
     const bool known = take("iota", numbers(0, lanes)) || take("low", numbers(0, lanes / 2)) ||
                        take("high", numbers(lanes / 2, lanes)) || take("shifts", shifts(lanes)) || take("fold", fold(lanes)) ||
+                       take("transpose", transpose(lanes)) ||
                        take("L", std::to_string(lanes)) || take("W", std::to_string(vector_bytes)) ||
                        take("1", std::to_string(lanes)) || take("2", std::to_string(2 * lanes)) ||
                        take("4", std::to_string(4 * lanes)) || take("8", std::to_string(8 * lanes));

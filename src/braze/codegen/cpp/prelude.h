@@ -26,8 +26,8 @@ struct Snippet {
   std::string_view names;   // what it defines, separated by spaces
   uint32_t when;
   // C++ text. @L: lanes; @1 @2 @4 @8: bytes of a vector of elements of that size; @iota: "0, 1, ...";
-  // @low, @high: the lane numbers of each half; @W: the machine's vector bytes; @shifts and @fold: the steps of
-  // `prefix` and `fold`.
+  // @low, @high: the lane numbers of each half; @W: the machine's vector bytes; @shifts, @fold, @transpose:
+  // the steps of `prefix`, `fold` and `tile_in`.
   std::string_view text;
 };
 

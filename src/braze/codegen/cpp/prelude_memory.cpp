@@ -149,6 +149,17 @@ constexpr Snippet kSnippets[] = {
     {"gatherm8", kAlways, "F VL gatherm8(const void* p, VL a, VI m) { return gather_under<VL, long>((const long*)p, a, m); }\n"},
     {"gatherm2", kAlways, "F VS gatherm2(const void* p, VL a, VI m) { return gather_under<VS, short>((const short*)p, a, m); }\n"},
     {"gatherm1", kAlways, "F VC gatherm1(const void* p, VL a, VI m) { return gather_under<VC, signed char>((const signed char*)p, a, m); }\n"},
+    // t[i][j] = q[j * stride + i] for i < ni, j < nj (at most @L): a tile that is contiguous along i, read along j.
+    {"tile_in", kAlways, R"(template <class V, class E> SLOW void tile_in(const void* p, long stride, long ni, long nj, void* tile) {
+  const E* q = (const E*)p; E* t = (E*)tile;
+  if (ni >= @L && nj >= @L) { @transpose return; }
+  for (long j = 0; j < nj; j++) for (long i = 0; i < ni; i++) t[i * @L + j] = q[j * stride + i];
+}
+)"},
+    {"tile_in4", kAlways, "F void tile_in4(const void* p, long stride, long ni, long nj, void* tile) { tile_in<VI, int>(p, stride, ni, nj, tile); }\n"},
+    {"tile_in8", kAlways, "F void tile_in8(const void* p, long stride, long ni, long nj, void* tile) { tile_in<VL, long>(p, stride, ni, nj, tile); }\n"},
+    {"tile_in2", kAlways, "F void tile_in2(const void* p, long stride, long ni, long nj, void* tile) { tile_in<VS, short>(p, stride, ni, nj, tile); }\n"},
+    {"tile_in1", kAlways, "F void tile_in1(const void* p, long stride, long ni, long nj, void* tile) { tile_in<VC, signed char>(p, stride, ni, nj, tile); }\n"},
     {"scatter_lanes", kAlways, R"(template <class T, class E> SLOW void scatter_lanes(E* p, VL a, T v, long n) { E t[@L]; long k[@L]; stu(t, v); stu(k, a); for (long i = 0; i < n; i++) p[k[i]] = t[i]; }
 )"},
     {"scatter4", kAlways, "F void scatter4(void* p, VL a, VI v, long n) { scatter_lanes<VI, int>((int*)p, a, v, n); }\n"},

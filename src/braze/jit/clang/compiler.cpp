@@ -40,7 +40,8 @@ constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
 constexpr const char* kFile = "kernels.cpp";
 constexpr const char* kFrontArguments[] = {
     "-emit-llvm-only", "-x", "c++", "-std=c++20", "-disable-llvm-passes", "-O2", "-ffp-contract=off", "-ffreestanding",
-    "-mframe-pointer=none", "-mprefer-vector-width=512", "-fno-caret-diagnostics", "-w"};
+    "-mframe-pointer=none", "-mprefer-vector-width=512", "-relaxed-aliasing", "-fwrapv", "-fno-caret-diagnostics",
+    "-w"};
 // sroa before inlining matters: arguments of the small helpers are in registers before they are copied into the kernel.
 constexpr const char* kPasses =
     "function(sroa,early-cse),always-inline,globaldce,function(sroa,early-cse,simplifycfg,instsimplify,"
