@@ -37,16 +37,4 @@ Replacement selu(Builder& b, const Node& node) {
                         graph::int_argument(1)})};
 }
 
-// min(x, 0) - log1p(exp(-|x|)); the second result is a buffer for the backward pass: exp(-|x|).
-Replacement log_sigmoid(Builder& b, const Node& node) {
-  Value* x = graph::tensor(node, "self");
-  if (!is_real_float(x)) return {};
-  Value* wide = widen(b, x);
-  Value* exp = b(OpId::exp, {b(OpId::neg, {b(OpId::abs, {wide})})});
-  Value* result = b.sub(b(OpId::clamp_max, {wide, graph::int_argument(0)}), b(OpId::log1p, {exp}));
-  Value* buffer = b.graph().has_uses(node.result(1)) ? b.cast(exp, node.result(1)->type.dtype) : nullptr;
-  if (buffer != nullptr && buffer->type.sizes != node.result(1)->type.sizes) return {};
-  return {b.cast(result, node.result(0)->type.dtype), buffer};
-}
-
 }  // namespace braze::decompose

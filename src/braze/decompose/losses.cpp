@@ -81,8 +81,9 @@ Replacement mse_loss(Builder& b, const Node& node) {
 Replacement smooth_l1_loss(Builder& b, const Node& node) {
   Value *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
   auto beta = graph::number(node, "beta");
-  if (!applies(x, y) || !beta || x->type.dtype == DType::BF16 || x->type.dtype == DType::F16) return {};
-  Value* distance = b(OpId::abs, {b.sub(x, y)});
+  // The f16 kernel rounds in between, as no graph of ops does.
+  if (!applies(x, y) || !beta || x->type.dtype == DType::F16) return {};
+  Value* distance = b(OpId::abs, {b.sub(widen(b, x), widen(b, y))});
   if (*beta == 0.0) return reduce(b, node, distance);
   Value* square = b.div(b.mul(b.mul(distance, 0.5), distance), *beta);
   Value* below = b(OpId::lt_Scalar, {distance, *beta});
@@ -93,8 +94,9 @@ Replacement smooth_l1_loss(Builder& b, const Node& node) {
 Replacement huber_loss(Builder& b, const Node& node) {
   Value *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
   auto delta = graph::number(node, "delta");
-  if (!applies(x, y) || !delta || x->type.dtype == DType::BF16 || x->type.dtype == DType::F16) return {};
-  Value* distance = b(OpId::abs, {b.sub(x, y)});
+  // The bf16 kernel rounds in between, as no graph of ops does.
+  if (!applies(x, y) || !delta || x->type.dtype == DType::BF16) return {};
+  Value* distance = b(OpId::abs, {b.sub(widen(b, x), widen(b, y))});
   Value* square = b.mul(b.mul(distance, 0.5), distance);
   Value* line = b.mul(b.sub(distance, 0.5 * *delta), *delta);
   Value* below = b(OpId::le_Scalar, {distance, *delta});
@@ -105,10 +107,8 @@ Replacement huber_loss(Builder& b, const Node& node) {
 Replacement binary_cross_entropy_with_logits(Builder& b, const Node& node) {
   Value *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
   Value *weight = graph::tensor(node, "weight"), *pos_weight = graph::tensor(node, "pos_weight");
-  if (!applies(x, y) || x->type.dtype == DType::BF16 || x->type.dtype == DType::F16) return {};
-  // log_sigmoid(x) = min(x, 0) - log1p(exp(-|x|))
-  Value* tail = b(OpId::log1p, {b(OpId::exp, {b(OpId::neg, {b(OpId::abs, {x})})})});
-  Value* log_sigmoid = b.sub(b(OpId::clamp_max, {x, graph::int_argument(0)}), tail);
+  if (!applies(x, y)) return {};
+  Value* log_sigmoid = b(OpId::log_sigmoid_forward, {x});
   if (pos_weight != nullptr) {
     Value* factor = b.add(b.mul(b.sub(pos_weight, graph::int_argument(1)), y), graph::int_argument(1));
     log_sigmoid = b.mul(log_sigmoid, factor);

@@ -1,6 +1,10 @@
 // Ops that only move data: splitting, stacking, shuffling, padding, and views that other views express.
+#include <algorithm>
+#include <string>
+
 #include "braze/decompose/decompose.h"
 #include "braze/decompose/numerics.h"
+#include "braze/graph/type_rules.h"
 
 namespace braze::decompose {
 
@@ -58,14 +62,15 @@ Replacement pad(Builder& b, const Node& node, Border border) {
   for (size_t i = 0; i < padding->size() / 2; ++i) {
     int64_t dim = x->type.dim() - 1 - static_cast<int64_t>(i);
     int64_t before = (*padding)[2 * i], after = (*padding)[2 * i + 1];
-    if (before < 0 || after < 0) return {};
     std::vector<Value*> parts;
     if (before > 0) parts.push_back(border(b, x, dim, before, true));
-    parts.push_back(x);
+    Expr size = x->type.sizes[static_cast<size_t>(dim)];
+    Expr start = std::max<int64_t>(0, -before), end = size - std::max<int64_t>(0, -after);
+    parts.push_back(before < 0 || after < 0 ? b.slice(x, dim, start, end) : x);
     if (after > 0) parts.push_back(border(b, x, dim, after, false));
-    if (parts.size() > 1) x = b(OpId::cat, {graph::tensors_argument(parts), graph::int_argument(dim)});
+    x = parts.size() == 1 ? parts[0] : b(OpId::cat, {graph::tensors_argument(parts), graph::int_argument(dim)});
   }
-  return {x == graph::tensor(node, "self") ? copy_of(b, x) : x};
+  return {copy_of(b, x)};
 }
 
 }  // namespace
@@ -180,6 +185,18 @@ Replacement select_backward(Builder& b, const Node& node) {
   Value* gradient = graph::tensor(node, "grad_output");
   Value* zeros = b.full(graph::expressions(node, "input_sizes"), 0.0, gradient->type.dtype, gradient->type.device);
   return {b(OpId::select_scatter, {zeros, gradient, node.argument("dim"), node.argument("index")})};
+}
+
+// The copying form of a view: the view's values in memory of their own.
+Replacement copy_of_view(Builder& b, const Node& node) {
+  std::string name = node.op->name;
+  size_t at = name.find("_copy");
+  const graph::Op* view = graph::find_op(name.erase(at, 5));
+  if (view == nullptr || !graph::has_type_rule(view)) return {};
+  Replacement out;
+  for (Value* part : b.node(view->id, node.arguments)->results)
+    out.push_back(b(OpId::clone, {part, graph::MemoryFormat{0}}));
+  return out;
 }
 
 // Dropout that drops nothing: a copy, and a mask of ones.

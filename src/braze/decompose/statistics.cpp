@@ -64,14 +64,19 @@ Replacement std_mean(Builder& b, const Node& node) {
           b.cast(s->mean, node.result(1)->type.dtype)};
 }
 
-Replacement vector_norm(Builder& b, const Node& node) {
+namespace {
+
+Replacement norm_of_order(Builder& b, const Node& node, std::optional<double> order) {
   Value* x = graph::tensor(node, "self");
-  auto order = graph::number(node, "ord");
   if (!is_real_float(x) || !order || is_empty(x)) return {};
-  auto dims = graph::wrap_dims(graph::integers(node, "dim").value_or(std::vector<int64_t>{}), x->type.dim());
-  bool keepdim = graph::boolean(node, "keepdim");
+  auto has = [&](const char* name) { return node.op->argument_index(name) >= 0; };
+  std::vector<int64_t> dims;
+  if (has("dim")) dims = graph::integers(node, "dim").value_or(dims);
+  dims = graph::wrap_dims(dims, x->type.dim());
+  bool keepdim = has("keepdim") && graph::boolean(node, "keepdim");
   DType dtype = node.result()->type.dtype;
-  Value* wide = widen(b, b.cast(x, graph::dtype(node, "dtype").value_or(x->type.dtype)));
+  DType given = has("dtype") ? graph::dtype(node, "dtype").value_or(x->type.dtype) : x->type.dtype;
+  Value* wide = widen(b, b.cast(x, given));
   auto magnitude = [&] { return b(OpId::abs, {wide}); };
   double infinity = std::numeric_limits<double>::infinity();
   Value* norm;
@@ -90,6 +95,16 @@ Replacement vector_norm(Builder& b, const Node& node) {
     norm = b(OpId::pow_Tensor_Scalar, {b.sum(powers, dims, keepdim), 1.0 / *order});
   }
   return {b.cast(norm, dtype)};
+}
+
+}  // namespace
+
+Replacement vector_norm(Builder& b, const Node& node) { return norm_of_order(b, node, graph::number(node, "ord")); }
+
+// The older spelling; no p means 2.
+Replacement norm(Builder& b, const Node& node) {
+  if (graph::is_none(node, "p")) return norm_of_order(b, node, 2.0);
+  return norm_of_order(b, node, graph::number(node, "p"));
 }
 
 Replacement aminmax(Builder& b, const Node& node) {
@@ -136,7 +151,7 @@ Replacement trace(Builder& b, const Node& node) {
 // An inner product accumulates in the computing type and rounds once.
 Replacement dot(Builder& b, const Node& node) {
   Value* x = graph::tensor(node, "self");
-  Value* y = graph::tensor(node, "tensor");
+  Value* y = node.arguments[1].as<Value*>();
   if (is_complex(x->type.dtype) || x->type.dtype != y->type.dtype) return {};
   Value* sum = b.sum(b.mul(widen(b, x), widen(b, y)), {0}, false);
   return {b.cast(sum, node.result()->type.dtype)};
