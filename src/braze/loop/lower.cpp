@@ -108,6 +108,50 @@ Term Lowering::compare(ScalarOp op, Expr predicate, Expr a, Expr b) {
   return index(a).test(op, index(b));
 }
 
+namespace {
+
+// Cheap and made of indices and constants alone (arange, full, eye, a causal mask): computed again in each user, which
+// then sees what it is.
+bool is_generated(const Scalar* body) {
+  int nodes = 0;
+  bool cheap = true;
+  visit(body, [&](const Scalar& s) {
+    ++nodes;
+    switch (s.op) {
+      case ScalarOp::Constant: case ScalarOp::Index: case ScalarOp::Cast: case ScalarOp::Neg: case ScalarOp::Add:
+      case ScalarOp::Sub: case ScalarOp::Mul: case ScalarOp::Eq: case ScalarOp::Ne: case ScalarOp::Lt:
+      case ScalarOp::Le: case ScalarOp::Gt: case ScalarOp::Ge: case ScalarOp::Where: case ScalarOp::BitAnd:
+      case ScalarOp::BitOr: case ScalarOp::LogicalNot:
+        break;
+      default: cheap = false;
+    }
+  });
+  return cheap && nodes <= 8;
+}
+
+// The expression that an integer value is, if it comes from indices alone. Factors are bounded, so that int64
+// arithmetic does not wrap where expressions do not.
+std::optional<Expr> as_index(const Scalar* s) {
+  constexpr int64_t kBound = int64_t{1} << 20;
+  switch (s->op) {
+    case ScalarOp::Constant:
+      if (is_floating(s->dtype) || s->integer > kBound || s->integer < -kBound) return std::nullopt;
+      return Expr(s->integer);
+    case ScalarOp::Index: return s->indices[0];
+    case ScalarOp::Add: case ScalarOp::Sub: case ScalarOp::Mul: {
+      if (s->dtype != DType::I64) return std::nullopt;
+      const auto a = as_index(s->operands[0]), b = as_index(s->operands[1]);
+      if (!a || !b) return std::nullopt;
+      if (s->op == ScalarOp::Add) return *a + *b;
+      if (s->op == ScalarOp::Sub) return *a - *b;
+      return a->is_constant() || b->is_constant() ? std::optional(*a * *b) : std::nullopt;
+    }
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
 Term Lowering::finish_load(const Located& located, const Indices& at, std::vector<Binding> bindings, const Term* mask,
                            const Term* otherwise) {
   CHECK(at.size() == located.sizes.size());
@@ -117,11 +161,21 @@ Term Lowering::finish_load(const Located& located, const Indices& at, std::vecto
     if (symbols[k].is_symbol() && symbols[k] != at[k]) substitution.emplace_back(symbols[k], at[k]);
   Indices indices;
   for (const Expr& e : located.at) indices.push_back(substitution.empty() ? e : sym::substitute(e, substitution));
-  const DType dtype = buffer(located.buffer).dtype;
+  const Buffer& source = buffer(located.buffer);
+  if (source.kind == BufferKind::Pointwise && is_generated(source.body)) {
+    const Term value = generated(source, indices);
+    return mask == nullptr ? value : where(*mask, value, *otherwise);
+  }
   if (mask == nullptr)
-    return term(scalars().load(located.buffer, dtype, std::move(indices), std::move(bindings)));
-  return term(scalars().load_masked(located.buffer, dtype, std::move(indices), std::move(bindings), mask->scalar(),
-                                    otherwise->scalar()));
+    return term(scalars().load(located.buffer, source.dtype, std::move(indices), std::move(bindings)));
+  return term(scalars().load_masked(located.buffer, source.dtype, std::move(indices), std::move(bindings),
+                                    mask->scalar(), otherwise->scalar()));
+}
+
+Term Lowering::generated(const Buffer& source, const Indices& at) {
+  Substitution substitution;
+  for (size_t k = 0; k < at.size(); ++k) substitution.emplace_back(source.axes[k].symbol, at[k]);
+  return term(scalars().rewrite(source.body, substitution));
 }
 
 Term Lowering::load(const Located& located, const Indices& at, std::vector<Binding> bindings) {
@@ -185,6 +239,11 @@ DType Lowering::common_dtype(std::initializer_list<const Argument*> arguments) c
 
 Expr Lowering::computed_index(Term value, Expr extent, bool wraps, std::vector<Binding>& bindings) {
   Term at = value.cast(DType::I64);
+  if (auto e = as_index(at.scalar())) {
+    const auto holds = [&](Expr predicate) { return env().known(predicate).value_or(false); };
+    if (wraps && holds(sym::lt(*e, 0))) e = *e + extent;
+    if (holds(sym::ge(*e, 0)) && holds(sym::lt(*e, extent))) return *e;
+  }
   if (wraps) at = where(at < 0.0, at + index(extent), at);
   const Binding binding = scalars().bind(context(), at.scalar(), extent);
   if (std::ranges::find(bindings, binding) == bindings.end()) bindings.push_back(binding);

@@ -126,6 +126,7 @@ class Lowering {
   std::optional<View> exact_view(const Value* value);
   View materialized(const Located& located, const TensorType& type, std::string origin);
 
+  Term generated(const Buffer& source, const Indices& at);
   Term finish_load(const Located& located, const Indices& at, std::vector<Binding> bindings, const Term* mask,
                    const Term* otherwise);
 

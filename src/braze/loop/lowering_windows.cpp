@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "braze/loop/lowering.h"
 #include "braze/support/check.h"
@@ -135,13 +136,33 @@ bool lower_avg_pool2d(Lowering& l, const Node& node, ScalarOp) {
 
 namespace {
 
+std::string_view scale_name(size_t axis, size_t n_axes) {
+  static constexpr std::string_view kNames[] = {"scales_d", "scales_h", "scales_w"};
+  return n_axes == 1 ? "scales" : kNames[axis + 3 - n_axes];
+}
+
 // Input elements per output element, in `dtype`: from the scale that the user gave, else from the sizes.
 Term source_scale(Lowering& l, const Node& node, size_t axis, size_t n_axes, Expr from, Expr to, DType dtype) {
-  static constexpr std::string_view kNames[] = {"scales_d", "scales_h", "scales_w"};
-  const std::string_view name = n_axes == 1 ? "scales" : kNames[axis + 3 - n_axes];
-  const auto given = graph::number(node, name);
+  const auto given = graph::number(node, scale_name(axis, n_axes));
   if (given && *given > 0) return l.constant(dtype, 1.0 / *given);
   return l.index(from).cast(dtype) / l.index(to).cast(dtype);
+}
+
+}  // namespace
+
+namespace {
+
+// floor(i * from / to) as an exact expression, if ATen's f32 arithmetic gives the same for every i.
+std::optional<Expr> exact_source(Expr i, Expr from, Expr to, std::optional<double> scale) {
+  const auto n = from.maybe_constant(), m = to.maybe_constant();
+  if (!n || !m || *m > 1 << 14) return std::nullopt;
+  const float step = scale && *scale > 0 ? static_cast<float>(1.0 / *scale) : static_cast<float>(*n) / static_cast<float>(*m);
+  for (int64_t k = 0; k < *m; ++k) {
+    const auto source = static_cast<int64_t>(std::floor(static_cast<float>(k) * step));
+    if (std::min(source, *n - 1) != k * *n / *m) return std::nullopt;
+  }
+  const int64_t common = std::gcd(*n, *m);
+  return floor_div(i * Expr(*n / common), Expr(*m / common));
 }
 
 }  // namespace
@@ -158,9 +179,16 @@ bool lower_upsample_nearest(Lowering& l, const Node& node, ScalarOp) {
     for (size_t axis = 0; axis < n_axes; ++axis) {
       const size_t dim = axis + 2;
       if (from[dim] == to[dim]) continue;
-      if (!exact && to[dim] == from[dim] * Expr(2)) {
+      if (!exact && to[dim] == from[dim] * Expr(2)) {   // a case of its own in ATen
         place[dim] = floor_div(at[dim], Expr(2));
         continue;
+      }
+      if (!exact) {
+        const auto scale = graph::number(node, scale_name(axis, n_axes));
+        if (const auto source = exact_source(at[dim], from[dim], to[dim], scale)) {
+          place[dim] = *source;
+          continue;
+        }
       }
       Term i = l.index(at[dim]).cast(DType::F32);
       if (exact) i = i + 0.5;
