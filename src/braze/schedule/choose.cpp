@@ -1,5 +1,6 @@
 // Which buffers are computed on their own ("real"), and which are written into the bodies of their users.
 #include <algorithm>
+#include <unordered_map>
 
 #include "braze/schedule/cost.h"
 #include "braze/schedule/work.h"
@@ -14,6 +15,41 @@ bool is_integer_division(const Scalar& s) {
                         s.op == ScalarOp::Fmod;
   return division && !is_floating(s.dtype) &&
          (s.operands[1]->op != ScalarOp::Constant || s.operands[1]->integer == 0);
+}
+
+// The loop that runs fastest, as far as the definition tells.
+const loop::Axis* innermost_of(const Buffer& b) {
+  for (const auto* axes : {&b.update_axes, &b.reduce_axes, &b.axes})
+    for (size_t k = axes->size(); k-- > 0;)
+      if ((*axes)[k].extent != Expr(1)) return &(*axes)[k];
+  return nullptr;
+}
+
+// Counts what a body computes and loads. What the innermost loop does not move is computed once for all of it.
+void collect(Work& work, const Buffer& b, const Scalar* body) {
+  BufferInfo& info = work.at(b.id);
+  const loop::Axis* innermost = innermost_of(b);
+  const double still = innermost == nullptr ? 1 : 1.0 / static_cast<double>(std::max<int64_t>(1, work.hint(innermost->extent)));
+  std::unordered_map<const Scalar*, bool> moving;
+  visit(body, [&](const Scalar& s) {
+    bool moves = innermost != nullptr && std::ranges::any_of(s.indices, [&](Expr e) { return sym::depends_on(e, innermost->symbol); });
+    for (const Scalar* operand : s.operands) moves = moves || moving[operand];
+    for (const Binding& binding : s.bindings) moves = moves || moving[binding.value];
+    moving[&s] = moves;
+    const double share = moves ? 1 : still;
+    ++info.nodes;
+    info.weight += share * weight_of(s.op, s.dtype);
+    info.has_index |= s.op == ScalarOp::Index;
+    info.has_division |= is_integer_division(s);
+    if (s.op != ScalarOp::Load) return;
+    const auto known = std::ranges::find(info.reads, s.buffer);
+    if (known == info.reads.end()) {
+      info.reads.push_back(s.buffer);
+      info.shares.push_back(share);
+    } else {
+      info.shares[static_cast<size_t>(known - info.reads.begin())] += share;
+    }
+  });
 }
 
 void collect(Work& work) {
@@ -33,16 +69,7 @@ void collect(Work& work) {
     for (Expr size : b.sizes) info.elements *= static_cast<double>(work.hint(size));
     info.iterations = info.elements * work.hint_numel(b.reduce_axes);
     if (b.kind == BufferKind::Scatter) info.iterations += work.hint_numel(b.update_axes);
-    for (const Scalar* body : bodies_of(b)) {
-      visit(body, [&](const Scalar& s) {
-        ++info.nodes;
-        info.weight += weight_of(s.op, s.dtype);
-        info.has_index |= s.op == ScalarOp::Index;
-        info.has_division |= is_integer_division(s);
-        if (s.op == ScalarOp::Load && std::ranges::find(info.reads, s.buffer) == info.reads.end())
-          info.reads.push_back(s.buffer);
-      });
-    }
+    for (const Scalar* body : bodies_of(b)) collect(work, b, body);
     for (int32_t read : info.reads) work.at(read).users.push_back(id);
   }
 }
@@ -55,6 +82,7 @@ void drop_dead(Work& work) {
     if (!work.is_computed(id) || info.required || !info.users.empty()) continue;
     for (int32_t read : info.reads) std::erase(work.at(read).users, id);
     info.reads.clear();
+    info.shares.clear();
   }
 }
 
@@ -110,7 +138,7 @@ bool better_written_in(Work& work, const Buffer& b) {
   }
   if (info.users.size() == 1 && evaluations <= info.elements * 1.01) return true;
   const double extra_ns = (evaluations - info.elements) * info.weight * kNsPerOp;
-  if (extra_ns < 0.02 * users_ns && extra_ns < 0.25 * kLaunchNs * static_cast<double>(info.users.size())) return true;
+  if (extra_ns < 0.1 * users_ns && extra_ns < 0.25 * kLaunchNs * static_cast<double>(info.users.size())) return true;
 
   double input_bytes = 0;
   int inputs = 0;
@@ -138,14 +166,15 @@ void choose(Work& work) {
     BufferInfo& info = work.at(id);
     if (!work.is_computed(id)) continue;
     info.holds_row_results = b.kind == BufferKind::Reduction;
-    for (int32_t read : info.reads) {
+    for (size_t k = 0; k < info.reads.size(); ++k) {
+      const int32_t read = info.reads[k];
       const BufferInfo& producer = work.at(read);
       if (producer.holds_row_results) {
         info.finishes_rows |= producer.elements * 4 <= info.elements;
         info.holds_row_results |= producer.elements <= info.elements && info.elements <= producer.elements * 1.01;
       }
       if (!work.is_computed(read) || producer.real) continue;
-      info.weight += producer.weight;
+      info.weight += info.shares[k] * producer.weight;
       info.nodes += producer.nodes;
       info.has_index |= producer.has_index;
       info.has_division |= producer.has_division;

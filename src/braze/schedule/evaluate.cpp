@@ -320,6 +320,7 @@ struct Evaluation::Impl {
   std::vector<const void*> inputs;
   ValueOf value_of;
   Call call;
+  Launch launch;
   std::vector<Memory> memory;                       // by buffer
   std::vector<std::vector<std::byte>> own;
   std::vector<std::byte> arena;
@@ -381,14 +382,23 @@ struct Evaluation::Impl {
       params.push_back({m.data + offset, m.bytes - offset});
     }
     std::unordered_map<Expr, int64_t> sizes;
+    std::vector<int64_t> size_list;
     for (size_t k = 0; k < step.sizes.size(); ++k) {
       const int64_t n = value(step.sizes[k]);
       const sym::Range range = kernel.size_params[k].range();
       if (n < range.low || n > range.high) throw EvaluationError("a size outside of its parameter's range");
       sizes[kernel.size_params[k]] = n;
+      size_list.push_back(n);
     }
     const int64_t range = value(step.range), grain = value(step.grain);
     const int64_t slice = std::max<int64_t>(grain, (range / kSlices + grain - 1) / grain * grain);
+    if (launch) {
+      std::vector<std::byte*> pointers;
+      for (const Memory& m : params) pointers.push_back(m.data);
+      for (int64_t begin = (range - 1) / slice * slice; begin >= 0; begin -= slice)
+        launch(kernel, pointers, size_list, begin, std::min(range, begin + slice));
+      return;
+    }
     KernelRun run(kernel, std::move(params), std::move(sizes));
     // Backwards: no slice may count on an earlier one.
     for (int64_t begin = (range - 1) / slice * slice; begin >= 0; begin -= slice) run.run(begin, std::min(range, begin + slice));
@@ -406,8 +416,9 @@ struct Evaluation::Impl {
   void run(const CopyStep&) { throw EvaluationError("copies are the runtime's"); }
 };
 
-Evaluation::Evaluation(const Program& program, std::vector<const void*> inputs, ValueOf value_of, Call call)
-    : impl_(new Impl{program, std::move(inputs), std::move(value_of), std::move(call), {}, {}, {}}) {}
+Evaluation::Evaluation(const Program& program, std::vector<const void*> inputs, ValueOf value_of, Call call,
+                       Launch launch)
+    : impl_(new Impl{program, std::move(inputs), std::move(value_of), std::move(call), std::move(launch), {}, {}, {}}) {}
 Evaluation::~Evaluation() = default;
 
 void Evaluation::run() {

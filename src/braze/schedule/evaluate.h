@@ -25,7 +25,11 @@ class Evaluation {
   using ValueOf = std::function<int64_t(Expr symbol)>;
   using Call = std::function<void(const CallStep& step, const std::vector<const std::byte*>& operands,
                                   const std::vector<std::byte*>& results)>;
-  Evaluation(const Program& program, std::vector<const void*> inputs, ValueOf value_of = {}, Call call = {});
+  // launch: runs a kernel in place of this evaluation (tests of code generation). Called once for a slice of its range.
+  using Launch = std::function<void(const Kernel& kernel, const std::vector<std::byte*>& params,
+                                    const std::vector<int64_t>& sizes, int64_t begin, int64_t end)>;
+  Evaluation(const Program& program, std::vector<const void*> inputs, ValueOf value_of = {}, Call call = {},
+             Launch launch = {});
   ~Evaluation();
 
   // Throws EvaluationError for an access out of bounds, an index out of range or a division of integers by zero.

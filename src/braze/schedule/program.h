@@ -124,6 +124,7 @@ struct Kernel {
 };
 
 std::string print(const Kernel& kernel);      // grammar: docs/program.md
+std::string verify(const Kernel& kernel);     // "" or one problem a line
 
 // ---- Steps ---------------------------------------------------------------------------------------------------------
 
@@ -191,6 +192,6 @@ struct ScheduleOptions {
 Result<Program> schedule(std::shared_ptr<loop::LoopProgram> loops, const Target& target,
                          const ScheduleOptions& options = {});
 std::string print(const Program& program);
-std::string verify(const Program& program);
+std::string verify(const Program& program);   // its kernels too
 
 }  // namespace braze::schedule

@@ -35,10 +35,11 @@ struct BufferInfo {
   bool finishes_rows = false;       // reads such a result for each of many elements: the end of a norm or softmax
   bool has_index = false, has_division = false;   // a body with an index value, or an integer division that may fail
   std::vector<int32_t> reads;       // buffers that its bodies load, each once, in order of appearance
+  std::vector<double> shares;       // of each read: loads per element; less than 1 if the innermost loop does not move it
   std::vector<int32_t> users;       // computed buffers that load it, each once
   double elements = 0;              // by the hints
   double iterations = 0;            // elements times the iterations of its reduce axes
-  double weight = 0;                // of its bodies, the bodies written into them included
+  double weight = 0;                // per element, of its bodies and those written into them; see weight_of
   size_t nodes = 0;                 // size of its bodies, likewise
 };
 

@@ -127,6 +127,7 @@ struct Check {
   schedule::Target target = default_target();
   schedule::ScheduleOptions options;
   schedule::Program program;
+  schedule::Evaluation::Launch launch;   // in place of the reference evaluation of kernels
   uint32_t seed = 1;
 
   static schedule::Target default_target() {
@@ -175,7 +176,7 @@ struct Check {
     }
     std::vector<const void*> pointers;
     for (const auto& memory : bytes) pointers.push_back(memory.data());
-    schedule::Evaluation evaluation(program, pointers, value_of);
+    schedule::Evaluation evaluation(program, pointers, value_of, {}, launch);
     try {
       evaluation.run();
     } catch (const std::exception& e) {
