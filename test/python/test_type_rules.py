@@ -199,3 +199,17 @@ def test_symbolic_rules_equal_kernels(family, per_op):
         elif evaluated(answer) != evaluated(", ".join(expected)):
             wrong.append((op, f"{answer} but eager {', '.join(expected)}: {text}"))
     assert not wrong, summary(wrong, len(cases))
+
+
+def test_promotion_is_torchs():
+    """All pairs of element types, as stack promotes them."""
+    dtypes = [d for d in DTYPES if d is not torch.complex32]
+    pairs = [(a, b) for a in dtypes for b in dtypes]
+    texts = [f"graph @g(%a: {DTYPES[a]}[2], %b: {DTYPES[b]}[2]) {{\n  %r = aten.stack([%a, %b])\n  return\n}}\n"
+             for a, b in pairs]
+    for (a, b), answer in zip(pairs, infer(texts), strict=True):
+        try:
+            expected = f"{DTYPES[torch.promote_types(a, b)]}[2, 2]"
+        except RuntimeError:
+            expected = "error"
+        assert answer == expected or expected == "error" and answer.startswith("error"), (a, b, answer)

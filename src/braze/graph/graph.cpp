@@ -45,7 +45,9 @@ Shape contiguous_strides(const Shape& sizes) {
   Expr stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
-    stride = stride * sym::max(sizes[i], 1);
+    // A size of 0 counts as 1.
+    if (sizes[i].range().low >= 1) stride = stride * sizes[i];
+    else if (!sizes[i].is_constant()) stride = stride * sym::max(sizes[i], 1);
   }
   return strides;
 }

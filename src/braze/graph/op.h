@@ -16,6 +16,8 @@ struct OpArgument {
   std::string default_text;    // "" : required
   int list_size = 0;           // 2 for "int[2]": a single number stands for that many
   bool keyword_only = false;
+  // What the rules ask for most, read off the type: a tensor ("Tensor", "Tensor?"), a number ("Scalar", "Scalar?").
+  bool is_tensor = false, is_scalar = false;
   bool is_written() const { return alias.find('!') != std::string::npos; }
   // "Tensor", "Tensor?", "Tensor[]", "Tensor?[]": the name without ? and [].
   std::string_view base_type() const;

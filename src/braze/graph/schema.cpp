@@ -24,6 +24,8 @@ class SchemaParser {
       } else {
         OpArgument argument;
         argument.list_size = read_type(argument.type, argument.alias);
+        argument.is_tensor = argument.type == "Tensor" || argument.type == "Tensor?";
+        argument.is_scalar = argument.type == "Scalar" || argument.type == "Scalar?";
         argument.name = read_name();
         if (argument.name.empty()) fail("an argument name");
         if (accept('=')) argument.default_text = read_default();

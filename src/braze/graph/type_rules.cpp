@@ -41,11 +41,15 @@ Result<std::vector<TensorType>> infer_types(const Op* op, const std::vector<Argu
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (is_foreign(arguments[i])) return Unsupported{op->name + ": operand is not a plain strided tensor", ""};
     // A number may stand for a tensor only where pointwise promotion takes it.
-    if (op->arguments[i].type == "Tensor" && Call::tensor_of(arguments[i]) == nullptr &&
+    if (op->arguments[i].is_tensor && !op->arguments[i].is_optional() && Call::tensor_of(arguments[i]) == nullptr &&
         !(op->has(kPointwise) && number_type(arguments[i]) != nullptr))
       return Unsupported{op->name + ": argument " + op->arguments[i].name + " is no tensor", ""};
   }
-  return rule(Call(*op, arguments, context));
+  Types types = rule(Call(*op, arguments, context));
+  if (!types.ok()) return types;
+  for (const TensorType& type : *types)
+    if (type.defined && type.dtype == DType::Other) return Unsupported{op->name + ": no common element type", ""};
+  return types;
 }
 
 }  // namespace braze::graph

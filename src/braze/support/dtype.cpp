@@ -19,7 +19,10 @@ constexpr auto kRows = std::to_array<Row>({
 });
 const Row& row(DType d) { return kRows[static_cast<size_t>(d)]; }
 
-// Place within a kind; of two types of one kind the greater wins, except where noted in promote().
+bool is_wide_unsigned(DType d) { return d == DType::U16 || d == DType::U32 || d == DType::U64; }
+bool is_8_bit_float(DType d) { return kind_of(d) == DTypeKind::Float && size_of(d) == 1; }
+
+// Place within a kind; of two types of one kind the greater wins, except where noted in try_promote().
 int rank(DType d) { return static_cast<int>(d); }
 
 DType complex_of(DType floating) {
@@ -41,27 +44,29 @@ std::optional<DType> dtype_from_text(std::string_view text) {
   return std::nullopt;
 }
 
-DType promote(DType a, DType b) {
+std::optional<DType> try_promote(DType a, DType b) {
   if (a == b) return a;
   const DTypeKind ka = kind_of(a), kb = kind_of(b);
-  CHECK(ka != DTypeKind::Opaque);
-  CHECK(kb != DTypeKind::Opaque);
-  if (ka != kb) {
-    if (ka > kb) {
-      if (ka == DTypeKind::Complex && kb == DTypeKind::Float) return promote(a, complex_of(b));
-      return a;
-    }
-    return promote(b, a);
+  if (ka == DTypeKind::Opaque || kb == DTypeKind::Opaque || is_8_bit_float(a) || is_8_bit_float(b)) return std::nullopt;
+  if (ka < kb) return try_promote(b, a);
+  // The wide unsigned types join floating types only.
+  if ((is_wide_unsigned(a) || is_wide_unsigned(b)) && ka != DTypeKind::Float) return std::nullopt;
+  if (ka > kb) {
+    if (ka == DTypeKind::Complex && kb == DTypeKind::Float) return try_promote(a, complex_of(b));
+    return a;
   }
-  if (ka == DTypeKind::Int) {
-    if (a == DType::U8 || b == DType::U8) {
-      const DType other = a == DType::U8 ? b : a;
-      return other == DType::I8 ? DType::I16 : other;
-    }
+  if (ka == DTypeKind::Int && (a == DType::U8 || b == DType::U8)) {
+    const DType other = a == DType::U8 ? b : a;
+    return other == DType::I8 ? DType::I16 : other;
   }
-  if (ka == DTypeKind::Float && ((a == DType::F16 && b == DType::BF16) || (a == DType::BF16 && b == DType::F16)))
-    return DType::F32;
+  if (ka == DTypeKind::Float && size_of(a) == 2 && size_of(b) == 2) return DType::F32;
   return rank(a) > rank(b) ? a : b;
+}
+
+DType promote(DType a, DType b) {
+  const std::optional<DType> out = try_promote(a, b);
+  CHECK(out.has_value(), text_of(a) << " and " << text_of(b));
+  return *out;
 }
 
 DType compute_type(DType d) {

@@ -27,8 +27,9 @@ inline bool is_complex(DType d) { return kind_of(d) == DTypeKind::Complex; }
 inline bool is_integral(DType d, bool include_bool) {
   return kind_of(d) == DTypeKind::Int || (include_bool && d == DType::Bool);
 }
-// torch.promote_types; defined for the types that PyTorch can promote.
-DType promote(DType a, DType b);
+// torch.promote_types; nullopt where PyTorch raises: uint16 to uint64 with other integers, 8-bit floats, opaque types.
+std::optional<DType> try_promote(DType a, DType b);
+DType promote(DType a, DType b);   // of types that have a common one
 // The type in which eager computes a pointwise op: f32 for bf16 and f16, itself otherwise.
 DType compute_type(DType d);
 

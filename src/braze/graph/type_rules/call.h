@@ -41,9 +41,18 @@ class Call {
   Device device(size_t i, Device if_none = {}) const;
 
   // ---- Decisions; each records a guard where structure and ranges do not tell ----
-  bool same(Expr a, Expr b) const { return a == b || (!both_constant(a, b) && env_.guard(sym::eq(a, b))); }
+  bool same(Expr a, Expr b) const {
+    if (a == b) return true;
+    if (both_constant(a, b)) return false;
+    const sym::Range x = a.range(), y = b.range();
+    return x.low <= y.high && y.low <= x.high && env_.guard(sym::eq(a, b));
+  }
   bool less(Expr a, Expr b) const {
-    return both_constant(a, b) ? a.constant() < b.constant() : env_.guard(sym::lt(a, b));
+    if (both_constant(a, b)) return a.constant() < b.constant();
+    const sym::Range x = a.range(), y = b.range();
+    if (x.high < y.low) return true;
+    if (x.low >= y.high) return false;
+    return env_.guard(sym::lt(a, b));
   }
   bool same(const Shape& a, const Shape& b) const;
   bool is_one(Expr e) const { return same(e, 1); }

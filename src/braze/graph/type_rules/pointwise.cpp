@@ -15,8 +15,8 @@ std::span<const TensorType* const> view(const Operands& operands) { return {oper
 Operands operands_of(const Call& call, bool scalars) {
   Operands out;
   for (size_t i = 0; i < call.size(); ++i) {
-    const std::string_view base = call.op.arguments[i].base_type();
-    if (base != "Tensor" && !(scalars && base == "Scalar" && call.op.arguments[i].name != "alpha")) continue;
+    const OpArgument& declared = call.op.arguments[i];
+    if (!declared.is_tensor && !(scalars && declared.is_scalar && declared.name != "alpha")) continue;
     if (const TensorType* t = call.tensor(i)) out.push_back(t);
     else if (const TensorType* number = number_type(call[i])) out.push_back(number);
   }
@@ -113,6 +113,9 @@ uint32_t accepted(OpId id) {
     case OpId::floor: case OpId::ceil: case OpId::trunc: case OpId::round: return kInt | kFloat;
     case OpId::round_decimals: case OpId::frac: return kFloat;
     case OpId::relu: return kInt | kFloat;
+    case OpId::clamp: case OpId::clamp_Tensor: case OpId::clamp_min: case OpId::clamp_min_Tensor: case OpId::clamp_max:
+    case OpId::clamp_max_Tensor:
+      return kBool | kInt | kFloat;
     case OpId::hardtanh: return kInt | kFloat;
     case OpId::hardswish: case OpId::hardsigmoid: case OpId::leaky_relu: case OpId::elu: case OpId::gelu:
     case OpId::mish: case OpId::softplus: case OpId::hardshrink: case OpId::softshrink:
@@ -180,7 +183,16 @@ bool needs_wide_floats(OpId id) {
   }
 }
 
+// Types that few kernels know; ATen decides.
+bool is_rare(DType dtype) {
+  switch (dtype) {
+    case DType::U16: case DType::U32: case DType::U64: case DType::C32: return true;
+    default: return is_floating(dtype) && size_of(dtype) == 1;
+  }
+}
+
 bool accepts(const Call& call, DType dtype) {
+  if (is_rare(dtype)) return false;
   if (needs_wide_floats(call.op.id) && is_floating(dtype) && size_of(dtype) < 4) return false;
   return (accepted(call.op.id) & bit_of(dtype)) != 0;
 }
@@ -240,7 +252,7 @@ Types clamp(const Call& call) {
   const Operands operands = operands_of(call, true);
   if (operands.size() < 2) return unsupported(call, "no bound");
   const DType common = result_dtype(call, view(operands));
-  if (is_complex(common)) return unsupported(call, "element type");
+  if (!accepts(call, common)) return unsupported(call, "element type");
   Operands tensors;
   for (const TensorType* t : operands)
     if (!t->wrapped_number || t == operands[0]) tensors.push_back(t);

@@ -13,7 +13,7 @@ TensorType weak(DType dtype) {
 std::optional<DType> join(std::optional<DType> a, std::optional<DType> b) {
   if (!a) return b;
   if (!b) return a;
-  return promote(*a, *b);
+  return try_promote(*a, *b).value_or(DType::Other);
 }
 
 // The lower category counts only where its kind is higher.

@@ -10,6 +10,7 @@ namespace braze::graph {
 // The 0-dim weak tensor that a number stands for; nullptr if the argument is no number.
 const TensorType* number_type(const Argument& argument);
 
+// DType::Other if there is no common type; infer_types() refuses such results.
 DType result_dtype(const Call& call, std::span<const TensorType* const> operands);
 DType default_complex(DType default_dtype);
 DType real_of(DType dtype);       // the type of a complex number's parts; others themselves
