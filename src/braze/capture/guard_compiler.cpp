@@ -89,6 +89,7 @@ void GuardCompiler::attach_requirements() {
     nodes_[r.src].requirements.push_back(static_cast<int32_t>(i));
     if (r.kind == GuardKind::Type) nodes_[r.src].type = reinterpret_cast<PyTypeObject*>(r.value);
     if (r.kind == GuardKind::Identity) nodes_[r.src].known = r.value;
+    if (r.kind == GuardKind::Tensor) nodes_[r.src].has_tensor_guard = true;
     if (r.kind == GuardKind::TypeAttribute && r.found != nullptr) class_attributes_[{r.value, r.key}] = r.found;
   }
   for (const Src src : set_.fetched_) need(src);
@@ -240,6 +241,7 @@ bool GuardCompiler::implied(const Requirement& r) const {
       return owner != nullptr && load::wrapped_function(owner, s.key.get()) == r.value;
     }
   }
+  if (r.kind == GuardKind::Type && nodes_[r.src].has_tensor_guard) return true;   // which compares the type too
   if (r.kind == GuardKind::Type && nodes_[r.src].known != nullptr) {
     return has_fixed_class(Py_TYPE(nodes_[r.src].known)) && r.value == reinterpret_cast<PyObject*>(Py_TYPE(nodes_[r.src].known));
   }
@@ -254,8 +256,8 @@ bool GuardCompiler::implied(const Requirement& r) const {
 bool GuardCompiler::checked_at_load(const Requirement& r) const {
   PyTypeObject* const type = nodes_[r.src].type;
   switch (r.kind) {
-    case GuardKind::Identity:
-    case GuardKind::Constant: return true;
+    case GuardKind::Identity: return true;
+    case GuardKind::Constant: return !is_mutable_container(r.value);   // a set may change where it stands
     case GuardKind::Type: return has_fixed_class(reinterpret_cast<PyTypeObject*>(r.value));
     case GuardKind::Truth:
     case GuardKind::Length: return type != nullptr && is_immutable(type);

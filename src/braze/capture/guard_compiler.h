@@ -30,6 +30,7 @@ class GuardCompiler {
   struct Node {
     Place place = Place::Unneeded;
     bool load = false;                   // its value is needed at run time
+    bool has_tensor_guard = false;
     size_t container = 0;                // ConstDict, ConstType
     PyObject* known = nullptr;           // the object that it must be
     PyTypeObject* type = nullptr;        // the exact type that it must have
