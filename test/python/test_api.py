@@ -259,7 +259,7 @@ def test_logs_by_topic(capfd):
     finally:
         braze.set_logs("")
     err = capfd.readouterr().err
-    assert "affine.__defaults__[0] == 2.0" in err
+    assert "affine.__defaults__ is (2.0,)" in err
     assert "failing guard: x" in err
 
 
