@@ -2,6 +2,7 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/Context.h>
 #include <ATen/core/Formatting.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -268,6 +269,16 @@ bool returns_tensors_only(const c10::FunctionSchema& schema) {
 
 }  // namespace
 
+// Graphs are read with float32 as the default type. Under another, factories get their type as an argument.
+void Recorder::state_dtype(const OperatorInfo& info, std::vector<graph::Argument>& arguments,
+                           const std::vector<graph::TensorType>& types) const {
+  if (info.op->has(graph::kFactory) && info.dtype_argument >= 0 &&
+      arguments[static_cast<size_t>(info.dtype_argument)].is_none())
+    arguments[static_cast<size_t>(info.dtype_argument)] = types[0].dtype;
+  const auto plain = graph::infer_types(info.op, arguments, {env_.get(), DType::F32});
+  if (!plain.ok() || *plain != types) unsupported("the type of " + info.op->name + " depends on the default dtype");
+}
+
 void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operands& operands, Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const size_t n = info.arguments.size();
@@ -277,10 +288,11 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
   for (size_t i = 0; i < n; ++i) converted.push_back(argument(arguments[i], info.arguments[i]));
 
   if (info.has_rule && returns_tensors_only(schema)) {
-    const graph::TypeContext context{env_.get(), from_torch(c10::typeMetaToScalarType(at::get_default_dtype()))};
+    const graph::TypeContext context{env_.get(), from_torch(c10::get_default_dtype_as_scalartype())};
     Result<std::vector<graph::TensorType>> types = graph::infer_types(info.op, converted, context);
     if (types.ok()) {
       count_native_rule();
+      if (context.default_dtype != DType::F32) state_dtype(info, converted, *types);
       const graph::Node* node = add_node(info, std::move(converted), std::move(*types));
       std::vector<at::Tensor> results;
       results.reserve(node->results.size());
@@ -310,6 +322,10 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
     if (value.isTensor()) add_type(value.toTensor());
     else if (value.isTensorList()) for (const IValue& item : value.toListRef()) add_type(item.toTensor());
     else if (value.isNone() && schema.returns()[i].type()->kind() == c10::TypeKind::TensorType) add_type(at::Tensor());
+  }
+  if (info.has_train_workspace && !arguments.back().toBool()) {
+    types.back() = {};
+    types.back().defined = false;
   }
   const graph::Node* node = add_node(info, std::move(converted), std::move(types));
   torch::jit::drop(*stack, n);

@@ -122,12 +122,14 @@ std::unique_ptr<OperatorInfo> describe(const c10::OperatorHandle& op) {
     const c10::Argument& argument = schema.arguments()[i];
     info->arguments.push_back(argument_kind(*argument.real_type()));
     if (info->arguments.back() == ArgumentKind::Device) info->device_argument = static_cast<int32_t>(i);
+    if (argument.name() == "dtype") info->dtype_argument = static_cast<int32_t>(i);
   }
   info->has_output_mask = !schema.arguments().empty() && schema.arguments().back().name() == "output_mask";
   const std::string& name = schema.name();
   info->uninitialized = name == "aten::empty" || name == "aten::empty_like" || name == "aten::empty_strided" ||
                         name == "aten::new_empty" || name == "aten::new_empty_strided" ||
                         name == "aten::empty_permuted";
+  info->has_train_workspace = name == "aten::mkldnn_rnn_layer";
   info->as_strided = name == "aten::as_strided" || name == "aten::as_strided_scatter" || name == "aten::as_strided_copy";
   return info;
 }

@@ -39,11 +39,13 @@ struct OperatorInfo {
   MetaTier tier = MetaTier::Unknown;      // decided when first needed
   bool has_rule = false;
   bool has_output_mask = false;           // bool[] output_mask is the last argument
+  bool has_train_workspace = false;       // the last result is undefined unless the last argument is true
   bool uninitialized = false;             // empty, empty_like, ...: contents unspecified
   bool as_strided = false;                // addresses the operand's storage
   const c10::KernelFunction* structured = nullptr;
   std::vector<ArgumentKind> arguments;
   int32_t device_argument = -1;
+  int32_t dtype_argument = -1;
 };
 
 // Thread-safe; the reference stays valid.

@@ -79,6 +79,8 @@ class Recorder {
   void check_as_strided(const OperatorInfo& info, const at::Tensor& self);
   void read_item(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void append(const c10::OperatorHandle& op, OperatorInfo& info, const Operands& operands, torch::jit::Stack* stack);
+  void state_dtype(const OperatorInfo& info, std::vector<graph::Argument>& arguments,
+                   const std::vector<graph::TensorType>& types) const;
   graph::Node* add_node(const OperatorInfo& info, std::vector<graph::Argument> arguments,
                         std::vector<graph::TensorType> types);
   graph::Argument tensor_argument(const at::Tensor& tensor);
