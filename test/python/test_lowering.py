@@ -24,7 +24,8 @@ UNARY = """neg abs sign sgn floor ceil trunc round sqrt rsqrt reciprocal exp exp
 BINARY = """add sub rsub mul div floor_divide remainder fmod maximum minimum fmax fmin atan2 hypot copysign bitwise_and
     bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift eq ne lt le gt ge logical_and logical_or logical_xor pow
     logaddexp logaddexp2 xlogy special_xlog1py heaviside""".split()
-GRADIENTS = "silu_backward tanh_backward sigmoid_backward".split()
+GRADIENTS = """silu_backward tanh_backward sigmoid_backward hardsigmoid_backward hardswish_backward
+    mish_backward""".split()
 # No kernel: eager refuses them, or they stay ATen calls.
 CALLS = {("heaviside", torch.bool), ("clamp", torch.bool), ("pow", torch.bool)}
 
@@ -162,13 +163,36 @@ def test_numbers_and_choices(dtype, tmp_path):
     for approximate in ("none", "tanh"):   # ATen's own gelu is not a number at infinity
         cases.add(aten.gelu, x[torch.isfinite(x)], approximate=approximate)
         cases.add(aten.gelu_backward, x[torch.isfinite(x)], x[torch.isfinite(x)].flip(0), approximate=approximate)
+    y = x[torch.isfinite(x)]   # ATen's vector and scalar code differ on NaN
+    grad = y.flip(0)
     for name in GRADIENTS:
-        cases.add(getattr(aten, name), x.flip(0), x)
+        cases.add(getattr(aten, name), grad, y)
+    if dtype != torch.float16:   # ATen's f16 kernel rounds after each step
+        cases.add(aten.elu_backward, grad, 1.3, 0.7, 0.9, False, y)
+        cases.add(aten.elu_backward, grad, 1.3, 0.7, 0.9, True, y)
+    cases.add(aten.softplus_backward, grad, y, 2.0, 3.0)
+    cases.add(aten.hardshrink_backward, grad, y, 0.7)
+    cases.add(aten.softshrink_backward, grad, y, 0.7)
+    cases.add(aten.logit_backward, grad, y, 0.1)
+    cases.add(aten.logit_backward, grad, y)
+    cases.add(aten._prelu_kernel_backward, grad, y, y)
+    cases.add(aten.threshold_backward, grad, y, 0.5)
+    cases.add(aten.hardtanh_backward, grad, y, -1.5, 2.0)
+    cases.add(aten.leaky_relu_backward, grad, y, 0.2, False)
+    cases.add(aten.log_sigmoid_backward, grad, y, (-y.abs()).exp() if dtype.is_floating_point else y)
     for bounds in ((0, 5), (5, 0, -1), (1, 9, 2), (0.0, 2.0, 0.3)):
         cases.add(aten.arange, *bounds, dtype=dtype)
     cases.add(aten.eye, 3, dtype=dtype)
     cases.add(aten.full, [2, 3], 2.5, dtype=dtype)
     run(cases, tmp_path)
+
+
+def backward(cases, picture, kernel, stride=(), padding=(0, 0), dilation=(1, 1), ceil_mode=False):
+    if picture.dtype in (torch.float32, torch.float64):
+        _, indices = aten.max_pool2d_with_indices(picture, kernel, stride, padding, dilation, ceil_mode)
+        gradient = torch.arange(indices.numel(), dtype=picture.dtype).reshape(indices.shape)
+        cases.add(aten.max_pool2d_with_indices_backward, gradient, picture, kernel, stride, padding, dilation, ceil_mode,
+                  indices)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -193,6 +217,7 @@ def test_reductions_and_windows(dtype, tmp_path):
             for window in (([3, 3], [2, 2], [1, 1]), ([2, 3],), ([3, 2], [2, 1], [1, 1], [2, 1]),
                            ([3, 3], [2, 2], [1, 1], [1, 1], True)):
                 cases.add(aten.max_pool2d_with_indices, picture, *window)
+                backward(cases, picture, *window)
         if dtype.is_floating_point:
             for window in (([3, 3], [2, 2], [1, 1]), ([2, 3],), ([3, 2], [2, 1], [1, 1], True),
                            ([3, 3], [2, 2], [1, 1], True, False), ([3, 3], [2, 2], [1, 1], False, False, 5)):
@@ -240,6 +265,12 @@ def test_moves_and_indices(dtype, tmp_path):
         cases.add(aten.gather, x, 2, index)
         cases.add(aten.scatter, x, 2, index[:, :, :3], 1)
         cases.add(aten.scatter_add, x, 2, index[:, :, :3], x)
+        if dtype != torch.bool:
+            for reduce in ("sum", "prod", "amax", "amin"):
+                cases.add(aten.scatter_reduce, x, 2, index[:, :, :3].clone(), x, reduce)
+            cases.add(aten.scatter, x, 2, index[:, :, :3], x, reduce="multiply")
+        if dtype.is_floating_point:
+            cases.add(aten.embedding_dense_backward, x[0, 0], few.abs().repeat(9)[:height], 4, 1, False)
         cases.add(aten.index_add, x, 2, torch.tensor([0, 1, 1]), x[:, :, :3])
         cases.add(aten.index_copy, x, 2, torch.tensor([0, 2, 1]), x[:, :, :3])
         cases.add(aten.index_fill, x, 2, torch.tensor([0, -1]), 1)

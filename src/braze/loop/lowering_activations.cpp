@@ -1,4 +1,4 @@
-// Activations and their derivatives: ATen's CPU kernels compute 16-bit floats in f32 and round once.
+// Activations: ATen's CPU kernels compute 16-bit floats in f32 and round once.
 #include <numbers>
 
 #include "braze/loop/lowering.h"
@@ -137,62 +137,6 @@ bool lower_log_sigmoid(Lowering& l, const Node& node, ScalarOp) {
   });
   l.pointwise(node, exponential, 1);
   return true;
-}
-
-// ---- Derivatives
-
-bool lower_gelu_backward(Lowering& l, const Node& node, ScalarOp) {
-  if (is_tanh_form(node))
-    return binary(l, node, [](Term grad, Term x) {
-      const Term square = x * x;
-      const Term t = tanh(kGeluBeta * (x + kGeluKappa * (square * x)));
-      const Term left = 0.5 * x;
-      const Term left_derivative = 0.5 * (1.0 + t);
-      const Term right_derivative = left * (1.0 - t * t) * (kGeluBeta * (1.0 + 3.0 * x.constant(kGeluKappa) * square));
-      return grad * (left_derivative + right_derivative);
-    });
-  return binary(l, node, [](Term grad, Term x) {
-    const Term cdf = 0.5 * (1.0 + erf(x * kSqrtHalf));
-    const Term pdf = (kTwoOverSqrtPi * kSqrtHalf * 0.5) * exp(x * x * -0.5);
-    return grad * (cdf + x * pdf);
-  });
-}
-
-bool lower_silu_backward(Lowering& l, const Node& node, ScalarOp) {
-  return binary(l, node, [](Term grad, Term x) {
-    const Term sigmoid = 1.0 / (1.0 + exp(-x));
-    return grad * sigmoid * (1.0 + x * (1.0 - sigmoid));
-  });
-}
-
-bool lower_tanh_backward(Lowering& l, const Node& node, ScalarOp) {
-  return binary(l, node, [](Term grad, Term y) { return grad * (1.0 - y * y); });
-}
-
-bool lower_sigmoid_backward(Lowering& l, const Node& node, ScalarOp) {
-  return binary(l, node, [](Term grad, Term y) { return grad * (1.0 - y) * y; });
-}
-
-bool lower_threshold_backward(Lowering& l, const Node& node, ScalarOp) {
-  const DType dtype = result_dtype(node);
-  l.pointwise(node, [&](const Indices& at) {
-    const Term grad = l.operand(node.arguments[0], at, dtype), x = l.operand(node.arguments[1], at, dtype);
-    return where(x <= l.number(node, "threshold", dtype), 0.0, grad);
-  });
-  return true;
-}
-
-bool lower_hardtanh_backward(Lowering& l, const Node& node, ScalarOp) {
-  return binary(l, node, [&](Term grad, Term x) {
-    const Term low = l.number(node, "min_val", x.dtype()), high = l.number(node, "max_val", x.dtype());
-    return where((x > low) & (x < high), grad, 0.0);
-  });
-}
-
-bool lower_leaky_relu_backward(Lowering& l, const Node& node, ScalarOp) {
-  return binary(l, node, [&](Term grad, Term x) {
-    return grad * where(x > 0.0, x.constant(1), l.number(node, "negative_slope", x.dtype()));
-  });
 }
 
 }  // namespace braze::loop

@@ -149,41 +149,115 @@ struct Update {
   std::function<Term(const Indices& at)> value;
 };
 
-// A copy of self, then the updates in order: overwritten or added up.
-void scatter(Lowering& l, const Node& node, const Update& update, bool accumulate) {
+// The initial value, then the updates in order: overwriting it or combined with it.
+void scatter(Lowering& l, const Node& node, const Update& update, std::optional<ReduceOp> combine,
+             const Lowering::Body& initial) {
   const DType dtype = result_dtype(node);
   l.define(node, [&](Buffer& buffer, const Indices& at) {
     buffer.kind = BufferKind::Scatter;
-    buffer.body = l.load(self_of(node), at).scalar();
+    buffer.body = initial(at).scalar();
     buffer.update_axes = l.axes(update.sizes, "u");
     const Indices from = l.indices_of(buffer.update_axes);
     buffer.update_at = update.place(from, buffer.update_bindings);
     buffer.update = update.value(from).cast(dtype).scalar();
-    buffer.reduce = dtype == DType::Bool ? ReduceOp::Any : ReduceOp::Sum;
+    buffer.reduce = combine.value_or(ReduceOp::Sum);
+    if (dtype == DType::Bool && buffer.reduce == ReduceOp::Sum) buffer.reduce = ReduceOp::Any;
     buffer.accumulate = dtype;
-    buffer.accumulate_updates = accumulate;
+    buffer.accumulate_updates = combine.has_value();
   });
+}
+
+// Of a copy of self.
+void scatter(Lowering& l, const Node& node, const Update& update, bool accumulate) {
+  scatter(l, node, update, accumulate ? std::optional(ReduceOp::Sum) : std::nullopt,
+          [&](const Indices& at) { return l.load(self_of(node), at); });
+}
+
+}  // namespace
+
+namespace {
+
+// Element `at` of index says where along dim the element of src (or the number) goes.
+std::optional<Update> scattered(Lowering& l, const Node& node) {
+  const Value *self = self_of(node), *index = node.argument("index").as<Value*>();
+  if (self->type.dim() == 0 || index->type.dim() != self->type.dim() || !is_index_type(index->type.dtype))
+    return std::nullopt;
+  const size_t dim = dim_of(node, self);
+  return Update{
+      index->type.sizes,
+      [&l, self, index, dim](const Indices& at, std::vector<Binding>& bindings) {
+        Indices out = at;
+        out[dim] = l.computed_index(l.load(index, at), self->type.sizes[dim], false, bindings);
+        return out;
+      },
+      [&l, &node](const Indices& at) {
+        if (node.op->argument_index("value") >= 0) return l.number(node, "value", result_dtype(node));
+        return l.load(node.argument("src").as<Value*>(), at);
+      }};
 }
 
 }  // namespace
 
 bool lower_scatter(Lowering& l, const Node& node, ScalarOp op) {
-  const Value *self = self_of(node), *index = node.argument("index").as<Value*>();
-  if (self->type.dim() == 0 || index->type.dim() != self->type.dim() || !is_index_type(index->type.dtype))
+  const auto update = scattered(l, node);
+  if (!update) return false;
+  scatter(l, node, *update, op == ScalarOp::Add);
+  return true;
+}
+
+bool lower_scatter_reduce(Lowering& l, const Node& node, ScalarOp) {
+  const DType dtype = result_dtype(node);
+  if (node.op->argument_index("include_self") >= 0 && !graph::boolean(node, "include_self")) return false;
+  const std::string& name = node.argument("reduce").as<std::string>();
+  std::optional<ReduceOp> combine;
+  if (name == "sum" || name == "add") combine = ReduceOp::Sum;
+  if (name == "prod" || name == "multiply") combine = ReduceOp::Prod;
+  if (name == "amax") combine = ReduceOp::Max;
+  if (name == "amin") combine = ReduceOp::Min;
+  const auto update = scattered(l, node);
+  if (!combine || !update || dtype == DType::Bool) return false;
+  scatter(l, node, *update, combine, [&](const Indices& at) { return l.load(self_of(node), at); });
+  return true;
+}
+
+bool lower_embedding_backward(Lowering& l, const Node& node, ScalarOp) {
+  const Value *grad = self_of(node), *indices = node.arguments.at(1).as<Value*>();
+  const DType dtype = result_dtype(node);
+  const Argument& padding = node.argument("padding_idx");
+  if (graph::boolean(node, "scale_grad_by_freq") || !is_index_type(indices->type.dtype) || !padding.is<Expr>())
     return false;
-  const size_t dim = dim_of(node, self);
-  const Update update{
-      index->type.sizes,
-      [&](const Indices& at, std::vector<Binding>& bindings) {
-        Indices out = at;
-        out[dim] = l.computed_index(l.load(index, at), self->type.sizes[dim], false, bindings);
-        return out;
-      },
-      [&](const Indices& at) {
-        if (node.op->argument_index("value") >= 0) return l.number(node, "value", result_dtype(node));
-        return l.load(node.argument("src").as<Value*>(), at);
-      }};
-  scatter(l, node, update, op == ScalarOp::Add);
+  const auto row = [&](const Indices& at) { return l.load(indices, Indices(at.begin(), at.end() - 1)); };
+  const Update update{grad->type.sizes,
+                      [&](const Indices& at, std::vector<Binding>& bindings) {
+                        const Expr place = l.computed_index(row(at), node.result()->type.sizes[0], false, bindings);
+                        return Indices{place, at.back()};
+                      },
+                      [&](const Indices& at) {
+                        const Term value = l.load(grad, at);
+                        if (l.env().known(sym::lt(padding.as<Expr>(), 0)).value_or(false)) return value;
+                        return where(row(at).cast(DType::I64) == l.index(padding.as<Expr>()), 0.0, value);
+                      }};
+  scatter(l, node, update, ReduceOp::Sum, [&](const Indices&) { return l.constant(dtype, 0); });
+  return true;
+}
+
+// Each gradient goes to the place that the forward pass recorded: a flat index within the image.
+bool lower_max_pool2d_backward(Lowering& l, const Node& node, ScalarOp) {
+  const Value *grad = self_of(node), *indices = node.argument("indices").as<Value*>();
+  const Shape& sizes = node.result()->type.sizes;
+  const size_t rank = sizes.size();
+  if (rank < 3 || indices->type.dtype != DType::I64) return false;
+  const Expr rows = sizes[rank - 2], columns = sizes[rank - 1];
+  const Update update{grad->type.sizes,
+                      [&](const Indices& at, std::vector<Binding>& bindings) {
+                        Indices out = at;
+                        const Expr flat = l.computed_index(l.load(indices, at), rows * columns, false, bindings);
+                        out[rank - 2] = floor_div(flat, columns);
+                        out[rank - 1] = mod(flat, columns);
+                        return out;
+                      },
+                      [&](const Indices& at) { return l.load(grad, at); }};
+  scatter(l, node, update, ReduceOp::Sum, [&](const Indices&) { return l.constant(result_dtype(node), 0); });
   return true;
 }
 
