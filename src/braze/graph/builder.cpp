@@ -7,6 +7,13 @@
 
 namespace braze::graph {
 
+bool known_equal(const sym::ShapeEnv& env, const Shape& a, const Shape& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!(a[i] == b[i]) && !env.known(sym::eq(a[i], b[i])).value_or(false)) return false;
+  return true;
+}
+
 Node* Builder::node(OpId id, std::vector<Argument> leading) {
   Node* made = graph_.add_typed(op(id), std::move(leading), before_);
   if (before_ != nullptr) {
@@ -67,9 +74,9 @@ Value* Builder::amax(Value* x, const std::vector<int64_t>& dims, bool keepdim) {
 }
 
 Value* Builder::with_layout(Value* x, const TensorType& type) {
-  CHECK(x->type.sizes == type.sizes, "with_layout changes sizes");
-  if (x->type.strides == type.strides) return x;
   sym::ShapeEnv& env = *graph_.env;
+  CHECK(known_equal(env, x->type.sizes, type.sizes), "with_layout changes sizes");
+  if (known_equal(env, x->type.strides, type.strides)) return x;
   // The dimensions from the outermost to the innermost of the wanted layout; a copy in that order is contiguous.
   std::vector<int64_t> order(type.sizes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -83,10 +90,10 @@ Value* Builder::with_layout(Value* x, const TensorType& type) {
   Value* permuted = permute(x, order);
   Value* dense = (*this)(OpId::clone, {permuted, MemoryFormat{0}});
   Value* result = permute(dense, inverse);
-  if (result->type.strides == type.strides) return result;
+  if (known_equal(env, result->type.strides, type.strides)) return result;
   // Strides of dimensions of size 1 may be any number: as_strided states them.
   for (size_t i = 0; i < type.sizes.size(); ++i)
-    if (!(type.sizes[i] == Expr(1)) && !(result->type.strides[i] == type.strides[i])) return nullptr;
+    if (!(type.sizes[i] == Expr(1)) && !known_equal(env, {result->type.strides[i]}, {type.strides[i]})) return nullptr;
   return (*this)(OpId::as_strided,
                  {result, shape_argument(type.sizes), shape_argument(type.strides), None{}});
 }

@@ -10,6 +10,9 @@
 
 namespace braze::graph {
 
+// Equal by structure or by the guards that stand; asks for no new guard.
+bool known_equal(const sym::ShapeEnv& env, const Shape& a, const Shape& b);
+
 class Builder {
  public:
   Builder(Graph& graph, Node* before) : graph_(graph), before_(before) {}
