@@ -6,7 +6,7 @@ import shutil
 import lit.formats
 
 root = pathlib.Path(__file__).resolve().parents[2]
-build = pathlib.Path(os.environ.get("BRAZE_BUILD", root / "build" / "release"))
+build = pathlib.Path(os.environ.get("BRAZE_BUILD", root / "build" / "release")).resolve()
 
 config.name = "braze"
 config.test_format = lit.formats.ShTest(execute_external=False)

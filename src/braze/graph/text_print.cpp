@@ -87,7 +87,7 @@ class Printer {
   void print_header() {
     const sym::ShapeEnv& env = *graph_.env;
     for (const Expr& symbol : env.symbols()) {
-      const sym::Range range = symbol.range();
+      const sym::Range range = env.declared_range(symbol);   // the guards narrow it again
       out_ += "sym " + to_string(symbol) + " in [" + bound(range.low) + ", " + bound(range.high) + "] = " +
               std::to_string(env.hint(symbol));
       if (!env.name_of(symbol).empty()) out_ += " " + quoted(env.name_of(symbol));

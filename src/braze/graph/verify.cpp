@@ -81,6 +81,7 @@ class Verifier {
               std::to_string(node.op->arguments.size()));
       return;
     }
+    const size_t problems_before = problems_.size();
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       const OpArgument& declared = node.op->arguments[i];
       for_each_value(node.arguments[i], [&](const Value* value) {
@@ -103,7 +104,8 @@ class Verifier {
       define(result);
       check_shape(result);
     }
-    check_types(node, where);
+    // A rule may rely on arguments that fit.
+    if (problems_.size() == problems_before) check_types(node, where);
   }
 
   void check_types(const Node& node, const std::string& where) {

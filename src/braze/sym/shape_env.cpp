@@ -20,6 +20,7 @@ Expr ShapeEnv::declare(std::string_view symbol_name, Range range, int64_t hint, 
   symbols_.push_back(symbol);
   hints_.push_back(hint);
   names_.push_back(std::move(name));
+  ranges_.push_back(range);
   return symbol;
 }
 
@@ -54,7 +55,7 @@ bool ShapeEnv::guard(Expr predicate, Reason reason) {
 }
 
 void ShapeEnv::assume(Expr predicate, Reason reason) {
-  if (decide(predicate).value_or(false)) return;
+  if (predicate.is_constant() || facts_.contains(predicate)) return;
   guards_.push_back({predicate, std::move(reason)});
   learn(predicate);
 }
@@ -118,6 +119,8 @@ void ShapeEnv::learn(Expr predicate) {
     case Op::FloorDiv: case Op::Mod: case Op::Min: case Op::Max: return;
   }
 }
+
+Range ShapeEnv::declared_range(Expr symbol) const { return ranges_[number_of_.at(symbol)]; }
 
 const std::string& ShapeEnv::name_of(Expr symbol) const { return names_[number_of_.at(symbol)]; }
 

@@ -45,6 +45,7 @@ class ShapeEnv {
   const std::vector<Guard>& guards() const { return guards_; }
   const std::vector<Expr>& symbols() const { return symbols_; }
   const std::string& name_of(Expr symbol) const;    // "x.size(0)"
+  Range declared_range(Expr symbol) const;          // before guards narrowed it
 
   // Reads back one `sym` line of a printed graph: the symbol keeps its name and hint.
   Expr declare(std::string_view symbol_name, Range range, int64_t hint, std::string name);
@@ -58,6 +59,7 @@ class ShapeEnv {
   std::vector<Expr> symbols_;
   std::vector<int64_t> hints_;
   std::vector<std::string> names_;
+  std::vector<Range> ranges_;                       // as declared
   std::vector<Guard> guards_;
   std::unordered_map<Expr, size_t> number_of_;      // symbol -> place in symbols_
   std::unordered_set<Expr> facts_;                  // guarded predicates, simplified
