@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
+#include <variant>
 
 #include "braze/loop/arithmetic.h"
 #include "braze/loop/lowering.h"
@@ -101,6 +103,13 @@ Term Lowering::number(const Argument& argument, DType dtype) {
   if (argument.is<bool>()) return constant_int(dtype, argument.as<bool>() ? 1 : 0);
   if (argument.is<double>()) return constant(dtype, argument.as<double>());
   throw NotLowered{{"a number was expected", ""}};
+}
+
+Expr Lowering::from_front(Expr e, Expr size) {
+  const auto holds = [&](Expr predicate) { return env().known(predicate).value_or(false); };
+  if (holds(sym::ge(e, 0))) return e;
+  const Expr counted = holds(sym::lt(e, 0)) ? e + size : e + size * sym::lt(e, 0);
+  return holds(sym::ge(counted, 0)) ? counted : sym::max(counted, 0);
 }
 
 Term Lowering::compare(ScalarOp op, Expr predicate, Expr a, Expr b) {
@@ -492,6 +501,23 @@ void Lowering::lower_inputs() {
   }
 }
 
+namespace {
+
+// An argument of a kind that the rule does not expect (a symbolic number, an object) makes the node a call.
+bool apply_rule(Lowering& l, Rule rule, const Node& node, ScalarOp op) {
+  try {
+    return rule(l, node, op);
+  } catch (const NotLowered&) {
+    return false;
+  } catch (const std::bad_optional_access&) {
+    return false;
+  } catch (const std::bad_variant_access&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 bool Lowering::lower_by_rule(const Node& node) {
   const RuleRow* row = rule_of(node.op);
   if (row == nullptr) return false;
@@ -509,7 +535,7 @@ bool Lowering::lower_by_rule(const Node& node) {
     check(result);
     usable = usable && (row->is_view || is_writable(result->type));
   }
-  if (!usable || !row->rule(*this, node, row->op)) return false;
+  if (!usable || !apply_rule(*this, row->rule, node, row->op)) return false;
   if (!row->is_view) return true;
   // A view that is a copy in eager needs a kernel later on; types without kernels copy now, by ATen.
   for (const Value* result : node.results)

@@ -50,6 +50,9 @@ class Lowering {
   Term less_equal(Expr a, Expr b) { return compare(ScalarOp::Le, sym::le(a, b), a, b); }
   Term less(Expr a, Expr b) { return compare(ScalarOp::Lt, sym::lt(a, b), a, b); }
   Term equal(Expr a, Expr b) { return compare(ScalarOp::Eq, sym::eq(a, b), a, b); }
+  // A start or index that counts from the end if negative; below the front it is 0. Holds for all sizes, not only for
+  // the traced ones.
+  Expr from_front(Expr e, Expr size);
   // A number argument (int, float or bool; sizes may be symbolic) in the given dtype.
   Term number(const Argument& argument, DType dtype);
   Term number(const Node& node, std::string_view name, DType dtype) { return number(node.argument(name), dtype); }

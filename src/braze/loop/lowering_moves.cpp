@@ -178,10 +178,6 @@ void overwrite(Lowering& l, const Node& node, const std::function<std::pair<Term
   });
 }
 
-Expr from_front(Lowering& l, Expr e, Expr size) {
-  return l.env().hint(e) < 0 ? sym::max(e + size, 0) : sym::min(e, size);
-}
-
 }  // namespace
 
 bool lower_slice_scatter(Lowering& l, const Node& node, ScalarOp) {
@@ -191,8 +187,8 @@ bool lower_slice_scatter(Lowering& l, const Node& node, ScalarOp) {
   const auto step = graph::integer(node, "step");
   if (!step) return false;
   const Expr size = self->type.sizes[dim];
-  const Expr start = start_given.is_none() ? Expr(0) : from_front(l, start_given.as<Expr>(), size);
-  const Expr end = end_given.is_none() ? size : from_front(l, end_given.as<Expr>(), size);
+  const Expr start = start_given.is_none() ? Expr(0) : sym::min(l.from_front(start_given.as<Expr>(), size), size);
+  const Expr end = end_given.is_none() ? size : sym::min(l.from_front(end_given.as<Expr>(), size), size);
   overwrite(l, node, [&](const Indices& at) {
     Term inside = l.less_equal(start, at[dim]) & l.less(at[dim], end);
     Indices place = at;
@@ -208,7 +204,7 @@ bool lower_select_scatter(Lowering& l, const Node& node, ScalarOp) {
   const size_t dim = dim_of(node, "dim", self->type.dim());
   const Argument& given = node.argument("index");
   if (!given.is<Expr>()) return false;
-  const Expr index = l.env().hint(given.as<Expr>()) < 0 ? given.as<Expr>() + self->type.sizes[dim] : given.as<Expr>();
+  const Expr index = l.from_front(given.as<Expr>(), self->type.sizes[dim]);
   overwrite(l, node, [&](const Indices& at) {
     Indices place = at;
     place.erase(place.begin() + static_cast<ptrdiff_t>(dim));

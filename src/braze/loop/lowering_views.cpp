@@ -18,16 +18,6 @@ size_t dim_of(const Node& node, std::string_view name, int64_t rank) {
   return static_cast<size_t>(graph::wrap_dim(graph::integer(node, name).value(), rank));
 }
 
-// A start or index counted from the end if negative, clamped as slice does it.
-Expr normalized_start(Lowering& l, Expr start, Expr size) {
-  if (l.env().known(sym::ge(start, 0)).value_or(false)) return start;
-  if (l.env().known(sym::lt(start, 0)).value_or(false)) {
-    const Expr from_front = start + size;
-    return l.env().known(sym::ge(from_front, 0)).value_or(false) ? from_front : sym::max(from_front, 0);
-  }
-  return l.env().hint(start) < 0 ? sym::max(start + size, 0) : start;
-}
-
 Indices replaced(const Indices& at, size_t dim, Expr e) {
   Indices out = at;
   out[dim] = e;
@@ -95,7 +85,7 @@ bool lower_slice(Lowering& l, const Node& node, ScalarOp) {
   const Argument& given = node.argument("start");
   const auto step = graph::integer(node, "step");
   if (!step || !(given.is_none() || given.is<Expr>())) return false;
-  const Expr start = given.is_none() ? Expr(0) : normalized_start(l, given.as<Expr>(), self->type.sizes[dim]);
+  const Expr start = given.is_none() ? Expr(0) : l.from_front(given.as<Expr>(), self->type.sizes[dim]);
   l.view(node, self, [&](const Indices& at) { return replaced(at, dim, start + at[dim] * Expr(*step)); });
   return true;
 }
@@ -105,7 +95,7 @@ bool lower_select(Lowering& l, const Node& node, ScalarOp) {
   const size_t dim = dim_of(node, "dim", self->type.dim());
   const Argument& given = node.argument("index");
   if (!given.is<Expr>()) return false;
-  const Expr index = normalized_start(l, given.as<Expr>(), self->type.sizes[dim]);
+  const Expr index = l.from_front(given.as<Expr>(), self->type.sizes[dim]);
   l.view(node, self, [&](const Indices& at) {
     Indices out = at;
     out.insert(out.begin() + static_cast<ptrdiff_t>(dim), index);
