@@ -23,7 +23,22 @@ struct Step {
   Ref attribute;
   int64_t first_result = 0;  // number of the first tensor in the result
   int64_t n_results = 0;
+  bool grad = true;
 };
+
+Ref torch_call(const char* function, PyObject* argument = nullptr) {
+  const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
+  const Ref f = Ref::steal(PyObject_GetAttrString(torch.get(), function));
+  return Ref::steal(argument == nullptr ? PyObject_CallNoArgs(f.get()) : PyObject_CallOneArg(f.get(), argument));
+}
+
+void set_grad(bool enabled) {
+  static PyObject* const set = [] {
+    const Ref c = Ref::steal(PyImport_ImportModule("torch._C"));
+    return PyObject_GetAttrString(c.get(), "_set_grad_enabled");
+  }();
+  Ref::steal(PyObject_CallOneArg(set, enabled ? Py_True : Py_False));
+}
 
 void collect_tensors(PyTypeObject* tensor, PyObject* result, std::vector<PyObject*>& out) {
   if (PyType_IsSubtype(Py_TYPE(result), tensor)) {
@@ -42,7 +57,12 @@ class Tape final : public Executable {
   bool run(PyObject* const* inputs, int64_t n_inputs, PyObject** out) override {
     std::vector<Ref> tensors(static_cast<size_t>(n_tensors));
     for (int64_t i = 0; i < n_inputs; i++) tensors[static_cast<size_t>(input_numbers[static_cast<size_t>(i)])] = Ref::borrow(inputs[i]);
+    struct Restore {
+      bool grad;
+      ~Restore() { set_grad(grad); }
+    } restore{torch_call("is_grad_enabled").get() == Py_True};
     for (const Step& step : steps) {
+      set_grad(step.grad);
       std::vector<Ref> kept;
       std::vector<PyObject*> arguments;
       for (const Spec& s : step.arguments) {
@@ -134,7 +154,14 @@ std::string describe_tensor(const void* state, PyObject*) {
 
 class Session final : public TraceSession {
  public:
-  Session(PyTypeObject* tensor, uint64_t modes) : tape_(std::make_shared<Tape>(tensor)), tensor_(tensor), modes_(modes) {}
+  Session(PyTypeObject* tensor, uint64_t modes) : tape_(std::make_shared<Tape>(tensor)), tensor_(tensor), modes_(modes) {
+    if (tensor != &PyEllipsis_Type) random_ = torch_call("get_rng_state"), grad_ = torch_call("is_grad_enabled").get() == Py_True;
+  }
+  ~Session() override {   // as a trace leaves the world
+    if (!random_) return;
+    torch_call("set_rng_state", random_.get());
+    set_grad(grad_);
+  }
 
   Result<Ref> stand_in(PyObject* real, Src src) override {
     auto it = stand_ins_.find(real);
@@ -214,6 +241,7 @@ class Session final : public TraceSession {
   void note(Step step, PyObject* result) {
     std::vector<PyObject*> tensors;
     collect_tensors(tensor_, result, tensors);
+    step.grad = torch_call("is_grad_enabled").get() == Py_True;
     step.first_result = static_cast<int64_t>(tape_->result_numbers.size());
     step.n_results = static_cast<int64_t>(tensors.size());
     for (PyObject* t : tensors) tape_->result_numbers.push_back(number(t));
@@ -239,6 +267,8 @@ class Session final : public TraceSession {
     return s;
   }
 
+  Ref random_;
+  bool grad_ = true;
   std::shared_ptr<Tape> tape_;
   PyTypeObject* tensor_;
   uint64_t modes_;

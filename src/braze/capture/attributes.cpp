@@ -200,6 +200,18 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
     const Ref value = Ref::steal(kind->tp_descr_get(d, object.object, reinterpret_cast<PyObject*>(type)));
     return Owned(value);
   }
+  if (PyUnicode_CompareWithASCIIString(interned("_collections._tuplegetter"), kind->tp_name) == 0) {   // named tuples
+    const Ref reduced = Ref::steal(PyObject_CallMethod(d, "__reduce__", nullptr));
+    const Ref args = reduced ? Ref::steal(PySequence_GetItem(reduced.get(), 1)) : Ref();
+    const Ref index = args ? Ref::steal(PySequence_GetItem(args.get(), 0)) : Ref();
+    if (!index || !PyTuple_Check(object.object)) {
+      PyErr_Clear();
+      fail("a field of a named tuple");
+    }
+    const Py_ssize_t i = PyLong_AsSsize_t(index.get());
+    if (object.src != kNoSource) prov.use_length(object, PyTuple_GET_SIZE(object.object));
+    return Owned::borrow(prov.item_of(object, PyTuple_GET_ITEM(object.object, i), i));
+  }
   // lru_cache, partialmethod and the like in C: bound methods of a callable.
   if (PyUnicode_CompareWithASCIIString(interned("functools._lru_cache_wrapper"), kind->tp_name) == 0) {
     return bound(descriptor, object);
@@ -385,7 +397,10 @@ Owned hooked_attribute(Executor& x, Value object, PyObject* name, bool suppress)
   PyObject* getattribute = _PyType_Lookup(type, interned("__getattribute__"));
   PyObject* getattr = _PyType_Lookup(type, interned("__getattr__"));
   Owned out;
-  if (getattribute == object_getattribute()) {
+  const bool wraps_generic = Py_TYPE(getattribute) == &PyWrapperDescr_Type &&
+                             reinterpret_cast<PyWrapperDescrObject*>(getattribute)->d_wrapped ==
+                                 reinterpret_cast<void*>(PyObject_GenericGetAttr);
+  if (getattribute == object_getattribute() || wraps_generic) {
     out = x.generic_attribute(object, name, suppress || getattr != nullptr);
   } else if (getattribute == module_getattribute()) {
     out = x.module_attribute(object, name, suppress || getattr != nullptr);

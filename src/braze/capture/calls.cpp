@@ -279,6 +279,13 @@ Owned Executor::call(Value callable, const Arguments& a) {
   if (type == &PyFunction_Type) return call_function(callable, a);
   if (PyType_Check(object)) return call_type(callable, a);
 
+  if (known.native == nullptr && (type == &PyWrapperDescr_Type || type == &_PyMethodWrapper_Type)) {
+    Owned out;
+    ArgumentList list;
+    if (known.self != nullptr) list.add({known.self, prov.recall(object, known.self)});
+    list.add(a);
+    if (a.n_keywords() == 0 && call_slot(known.descriptor != nullptr ? known.descriptor : object, list.get(), out)) return out;
+  }
   PyObject* target = known.descriptor != nullptr ? known.descriptor : object;
   const NativeKind kind = domain().classify(target);
   if (kind == NativeKind::Tensor || kind == NativeKind::Pure) {
@@ -421,12 +428,19 @@ Owned Executor::call_natively(PyObject* callable, const Arguments& a) {
 }
 
 Owned Executor::call_pure(PyObject* callable, const Arguments& a) {
-  for (int64_t i = 0; i < a.n; i++) prov.use_deep(a[i]);
+  ArgumentList contents;
+  contents.reserve(static_cast<size_t>(a.n));
+  contents.set_keyword_names(a.kwnames);
+  for (int64_t i = 0; i < a.n; i++) {
+    const Value v = seen(a[i]);
+    prov.use_deep(v);
+    contents.add(v);
+  }
   if (PyFunction_Check(callable)) {   // a table says that the function is pure as a whole
     return fresh_native(
-        Ref::steal(PyObject_Vectorcall(callable, a.objects, static_cast<size_t>(a.n_positional()), a.kwnames)));
+        Ref::steal(PyObject_Vectorcall(callable, contents.get().objects, static_cast<size_t>(a.n_positional()), a.kwnames)));
   }
-  Owned result = call_natively(callable, a);
+  Owned result = call_natively(callable, contents.get());
   return fresh_native(result.ref);
 }
 
@@ -438,6 +452,8 @@ class Operands {
   explicit Operands(Executor& x) : x_(x) {}
 
   PyObject* prepare(Value v) {
+    v = x_.seen(v);
+    x_.prov.reject_address(v.object);
     switch (x_.prov.category(v.object)) {
       case Category::Tensor: return tensor(v);
       case Category::Constant:

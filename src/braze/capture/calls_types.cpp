@@ -11,11 +11,21 @@ bool is_enum(PyTypeObject* type) {
   return PyUnicode_CompareWithASCIIString(interned("EnumType"), Py_TYPE(type)->tp_name) == 0;
 }
 
+bool is_deque(PyTypeObject* type) {
+  static PyTypeObject* const deque = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("collections"));
+    PyObject* found = module ? PyObject_GetAttrString(module.get(), "deque") : nullptr;
+    PyErr_Clear();
+    return as_type(found);
+  }();
+  return deque != nullptr && PyType_IsSubtype(type, deque);
+}
+
 // tp_new of a builtin type, as its subclasses inherit it: what it does with the arguments of the call.
 Owned native_new(Executor& x, Value type, const Arguments& a) {
   PyTypeObject* t = as_type(type.object);
   static PyObject* const no_arguments = PyTuple_New(0);
-  if (PyType_IsSubtype(t, &PyDict_Type) || PyType_IsSubtype(t, &PyList_Type) || PyType_IsSubtype(t, &PySet_Type)) {
+  if (PyType_IsSubtype(t, &PyDict_Type) || is_deque(t) || PyType_IsSubtype(t, &PyList_Type) || PyType_IsSubtype(t, &PySet_Type)) {
     return x.fresh(Ref::steal(t->tp_new(t, no_arguments, nullptr)));   // filled by __init__
   }
   if (PyType_IsSubtype(t, &PyTuple_Type)) {
@@ -160,6 +170,10 @@ Owned Executor::call_type(Value type, const Arguments& a) {
   PyTypeObject* meta = Py_TYPE(t);
   if (meta->tp_call != PyType_Type.tp_call) {
     PyObject* caller = _PyType_Lookup(meta, interned("__call__"));
+    if (caller != nullptr && PyType_Check(caller)) {   // __call__ = dict
+      prov.use_constant(type);
+      return call({caller, kNoSource}, a);
+    }
     if (caller == nullptr || !PyFunction_Check(caller)) fail(std::string("a call of the class ") + t->tp_name);
     ArgumentList list;
     list.add(type);
@@ -169,7 +183,7 @@ Owned Executor::call_type(Value type, const Arguments& a) {
     return call_function(prov.class_attribute(meta, interned("__call__"), caller), list.get());
   }
   if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_IsSubtype(t, as_type(PyExc_BaseException)) &&
-      t != &PyBaseObject_Type) {
+      t != &PyBaseObject_Type && !is_deque(t) && !PyType_IsSubtype(t, &PyDict_Type)) {
     fail(std::string("making an object of the native type ") + t->tp_name);
   }
   return instantiate(type, a);

@@ -359,7 +359,13 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::CheckExcMatch: return Opcodes::check_exc_match(*this, f);
     case Op::BeforeWith: return Opcodes::before_with(*this, f);
     case Op::WithExceptStart: return Opcodes::with_except_start(*this, f);
-    case Op::StoreGlobal: case Op::DeleteGlobal: fail("assignment to the global variable " + text_of(f.name(arg)));
+    case Op::StoreGlobal:
+      if (!dict_set(globals_value(f), {f.name(arg), kNoSource}, f.top())) return false;
+      return f.drop(1), true;
+    case Op::DeleteGlobal:
+      if (dict_delete(globals_value(f), {f.name(arg), kNoSource})) return true;
+      PyErr_Format(PyExc_NameError, "name '%.200s' is not defined", PyUnicode_AsUTF8(f.name(arg)));
+      return false;
     case Op::LoadBuildClass: fail("a class statement inside the function");
     case Op::ReturnGenerator: fail("a generator started outside of the trace");
     case Op::LoadName: case Op::StoreName: case Op::DeleteName: case Op::LoadClassDeref:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "braze/capture/code.h"
+#include "braze/capture/effects.h"
 #include "braze/capture/frame_hook.h"
 #include "braze/capture/provenance.h"
 #include "braze/capture/tensor_domain.h"
@@ -88,6 +89,9 @@ class Executor final : public FrameRunner {
   Owned instantiate(Value type, const Arguments& arguments);
   Owned call_tensor(PyObject* callable, const Arguments& arguments);
   Owned call_pure(PyObject* callable, const Arguments& arguments);
+  // A slot of a native type called by its name (x.__next__(), int.__add__): false if it is no known operator, or the
+  // object's class has another.
+  bool call_slot(PyObject* descriptor, const Arguments& arguments, Owned& out);
   // Calls for real; the caller has seen to guards. Aborts if the call ran Python code.
   Owned call_natively(PyObject* callable, const Arguments& arguments);
   // *args and **kwargs spread out.
@@ -155,7 +159,18 @@ class Executor final : public FrameRunner {
   bool dict_set(Value dict, Value key, Value value);
   // The value at a key of a dict's storage; empty: absent. May set an error (unhashable keys).
   Value dict_get(Value dict, Value key);
-  bool require_fresh(Value v, const char* action);
+  bool dict_delete(Value dict, Value key);
+  bool require_fresh(Value v, const char* action);   // always true: aborts otherwise
+
+  // --- side effects (effects.cpp)
+  // A native method that changes its object, called on a fresh object or on an existing one's payload.
+  Owned mutate(PyObject* method, const Arguments& arguments);
+  // The contents of a container as the traced program sees them: itself, or its payload.
+  Value seen(Value container);
+  bool has_changed(PyObject* container) { return !changed_.empty() && find_changed(container) != nullptr; }
+  void add_effect(PyObject* callable, const Arguments& arguments);
+  void guard_aliases();
+  std::vector<Effect> effects;
 
   [[noreturn]] void fail(const std::string& reason, const std::string& remedy = {}) { unsupported(reason, remedy); }
   // Rethrows an abort that passed through CPython's own frames.
@@ -186,8 +201,13 @@ class Executor final : public FrameRunner {
   void note_abort(const Abort& abort);
   Src globals_source(const Frame& f);
   Owned load_global(Frame& f, PyObject* name);
+  Value globals_value(const Frame& f);
   void use_function(Value function);
+  Changed* find_changed(PyObject* owner);
+  Changed& changed(Value v);
+  void make_payload(Changed& c);
 
+  std::vector<std::unique_ptr<Changed>> changed_;
   PendingCall pending_{};
   Frame* frame_ = nullptr;
   Src returned_ = kNoSource;             // source of what the last frame returned or yielded

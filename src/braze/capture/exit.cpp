@@ -21,6 +21,7 @@ int32_t ExitBuilder::fetched(Src src) {
 }
 
 int32_t ExitBuilder::slot(Value v) {
+  x_.prov.reject_address(v.object);
   if (const int32_t* made = slots_.find(v.object)) {
     if (*made == 0) x_.fail("a value that contains itself through an immutable object");
     return *made - 1;
@@ -126,10 +127,14 @@ int32_t ExitBuilder::fresh_instance(Value v) {
   if (!dict && !list && base != &PyBaseObject_Type) {
     x_.fail(std::string("an object of the native type ") + (exception ? "exception" : base->tp_name) + " in the result");
   }
-  if (defaultdict) x_.fail("a defaultdict in the result");
   const int32_t made = PyDict_CheckExact(o) ? add(RecipeOp::NewDict)
                                             : add(RecipeOp::NewInstance, 0, {}, reinterpret_cast<PyObject*>(type));
   slots_[o] = made + 1;
+  if (defaultdict) {
+    const Ref factory = Ref::steal(PyObject_GetAttr(o, interned("default_factory")));
+    const int32_t operand[] = {slot({factory.get(), x_.prov.recall(o, factory.get())})};
+    add(RecipeOp::SetAttr, made, operand, interned("default_factory"));
+  }
   const auto part = [&](PyObject* object) {
     Value value{object, x_.prov.recall(o, object)};
     x_.prov.use_constant(value);
@@ -217,10 +222,16 @@ int32_t ExitBuilder::fresh_function(Value v) {
 }
 
 void ExitBuilder::side_effects() {
+  x_.guard_aliases();
   auto& shadows = x_.prov.shadows();
   for (size_t i = 0; i < shadows.size(); i++) {
     Shadow& s = *shadows[i];
     for (Shadow::Attribute& a : s.attributes) {
+      if (PyCell_Check(s.owner.get())) {
+        const int32_t content[] = {slot(a.value.get())};
+        add(RecipeOp::SetAttr, add(RecipeOp::Fetched, fetched(s.src)), content, a.name.get());
+        continue;
+      }
       uint16_t hint = 0xffff;
       bool known = true;
       PyObject* before = object::storage_lookup(object::instance_storage(s.owner.get()), a.name.get(), hint, known);
@@ -239,6 +250,11 @@ void ExitBuilder::side_effects() {
       const int32_t target = add(RecipeOp::Fetched, fetched(s.src));
       add(RecipeOp::SetAttr, target, operand, a.name.get());
     }
+  }
+  for (const Effect& e : x_.effects) {
+    std::vector<int32_t> operands{add(RecipeOp::Constant, 0, {}, e.callable.get())};
+    for (const Owned& argument : e.arguments) operands.push_back(slot(argument.get()));
+    add(RecipeOp::Call, 0, operands, e.kwnames.get());
   }
 }
 

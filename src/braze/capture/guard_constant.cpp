@@ -76,7 +76,7 @@ bool is_value_constant(PyObject* object) {
     }
     return true;
   }
-  if (PyFrozenSet_CheckExact(object)) {
+  if (PyAnySet_CheckExact(object)) {
     for (PyObject* element : elements_of(object)) {
       if (!is_value_constant(element)) return false;
     }
@@ -107,7 +107,7 @@ bool constants_equal(PyObject* a, PyObject* b) {
            std::memcmp(PyBytes_AS_STRING(a), PyBytes_AS_STRING(b), static_cast<size_t>(PyBytes_GET_SIZE(a))) == 0;
   }
   if (PyTuple_Check(a)) return is_value_constant(a) && tuples_equal(a, b);
-  if (PyFrozenSet_CheckExact(a)) return is_value_constant(a) && is_value_constant(b) && frozensets_equal(a, b);
+  if (PyAnySet_CheckExact(a)) return is_value_constant(a) && is_value_constant(b) && frozensets_equal(a, b);
   if (PySlice_Check(a)) return slices_equal(a, b);
   // Immutable natives of a static C type (torch.device): their == is C code.
   if (!PyType_HasFeature(Py_TYPE(a), Py_TPFLAGS_HEAPTYPE) && !PyObject_IS_GC(a) && Py_TYPE(a)->tp_hash != nullptr &&
@@ -119,7 +119,7 @@ bool constants_equal(PyObject* a, PyObject* b) {
 
 uint64_t hash_constant(PyObject* object) {
   if (object == nullptr) return 0;
-  if (!is_value_constant(object) || PySlice_Check(object)) return reinterpret_cast<uintptr_t>(Py_TYPE(object));
+  if (!is_value_constant(object) || PySlice_Check(object) || PySet_Check(object)) return reinterpret_cast<uintptr_t>(Py_TYPE(object));
   if (PyTuple_Check(object)) {
     uint64_t h = 17;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); i++) h = mix(h, hash_constant(PyTuple_GET_ITEM(object, i)));

@@ -35,6 +35,7 @@ bool has_python(PyTypeObject* type, const char* name) {
 }  // namespace
 
 Owned Executor::iterate(Value v) {
+  v = seen(v);
   PyObject* o = v.object;
   PyTypeObject* type = Py_TYPE(o);
   if (PyGen_CheckExact(o)) {
@@ -62,6 +63,7 @@ Owned Executor::iterate(Value v) {
         prov.use_length(v, PyTuple_GET_SIZE(o));
         return with_iteration(*this, PyObject_GetIter(o), Iteration::Kind::Sequence, v);
       }
+      if (PyAnySet_Check(o)) break;
       prov.use_deep(v);
       return fresh(Ref::steal(PyObject_GetIter(o)));
     case Category::Identity: case Category::Unset: break;
@@ -80,7 +82,14 @@ Owned Executor::iterate(Value v) {
     return iterate_dict(*this, PyObject_GetIter(o), kind, {dict, prov.recall(o, dict)});
   }
   if (PyAnySet_Check(o)) {
-    if (v.src != kNoSource) fail("iteration over an existing set");
+    prov.use_set(v);
+    Py_ssize_t position = 0;
+    PyObject* member = nullptr;
+    Py_hash_t hash = 0;
+    while (_PySet_NextEntry(o, &position, &member, &hash)) {
+      const Category c = prov.category(member);
+      if (c != Category::Constant && c != Category::Tuple) fail("the order of a set that depends on addresses");
+    }
     return fresh(Ref::steal(PyObject_GetIter(o)));
   }
   if (type->tp_iternext != nullptr) {   // an iterator already
@@ -95,7 +104,7 @@ Owned Executor::iterate(Value v) {
     return {};
   }
   if (prov.is_fresh(o)) return fresh(Ref::steal(PyObject_GetIter(o)));
-  if (type == &PyDictProxy_Type) return fresh(Ref::steal(PyObject_GetIter(o)));
+  if (type == &PyDictProxy_Type && v.src == kNoSource) return fresh(Ref::steal(PyObject_GetIter(o)));
   fail(std::string("iteration over the native type ") + type->tp_name);
 }
 
@@ -116,6 +125,9 @@ Owned Executor::next(Value iterator) {
       return {};
     }
     const int64_t at = state.position++;
+    if (state.container.src != kNoSource && has_changed(state.container.object)) {
+      fail("an existing container that is changed while it is iterated");
+    }
     switch (state.kind) {
       case Iteration::Kind::Sequence: return Owned::borrow(prov.item_of(state.container, item.get(), at));
       case Iteration::Kind::Keys: return Owned(item);

@@ -240,9 +240,33 @@ Owned model_locals(Executor& x, Value callable, const Arguments& a) {
   return Owned(copy);
 }
 
-Owned model_id(Executor& x, Value, const Arguments&) { x.fail("id(): addresses differ between calls"); }
+// The number is only good as a key of the trace's own dicts.
+Owned model_id(Executor& x, Value, const Arguments& a) {
+  if (!check_arity("id", a, 1, 1)) return {};
+  const Category c = x.prov.category(a.objects[0]);
+  if (!x.prov.has_origin(a[0]) || c == Category::Constant) x.fail("id(): addresses differ between calls");
+  const Ref number = Ref::steal(PyLong_FromVoidPtr(a.objects[0]));
+  if (number) x.prov.add_address(number);
+  return Owned(number);
+}
 
-Owned model_print(Executor& x, Value, const Arguments&) { x.fail("print()", "print outside of the compiled function"); }
+// Printed when the call's work is done. Text is made now, since what it shows may change until then.
+Owned model_print(Executor& x, Value callable, const Arguments& a) {
+  ArgumentList arguments;
+  arguments.set_keyword_names(a.kwnames);
+  for (int64_t i = 0; i < a.n; i++) {
+    if (i >= a.n_positional() || x.prov.category(a.objects[i]) == Category::Constant) {
+      arguments.add(a[i]);
+      continue;
+    }
+    const Owned text = x.to_string(a[i], false);
+    if (!text) return {};
+    arguments.add(text.get());
+    arguments.keep(text.ref);
+  }
+  x.add_effect(callable.object, arguments.get());
+  return Owned::none();
+}
 
 Owned model_super(Executor& x, Value callable, const Arguments& a) {
   Frame& f = *x.frame();

@@ -25,14 +25,23 @@ void require_native_hash(Executor& x, Value key) {
 }
 
 bool add_to_set(Executor& x, Value set, Value item) {
-  x.require_fresh(set, "changing");
   require_native_hash(x, item);
   x.prov.use_constant(item);
   if (x.prov.category(item.object) == Category::Tuple) x.prov.use_deep(item);
+  if (!x.prov.is_fresh(set.object)) {
+    const PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(set.object));
+    if (type != reinterpret_cast<PyObject*>(&PySet_Type)) x.require_fresh(set, "changing");
+    static PyObject* const add = _PyType_Lookup(&PySet_Type, interned("add"));
+    ArgumentList arguments;
+    arguments.add(set);
+    arguments.add(item);
+    return static_cast<bool>(x.mutate(add, arguments.get()));
+  }
   return PySet_Add(set.object, item.object) == 0;
 }
 
 void copy_sources(Executor& x, Value from, PyObject* to) {
+  from = x.seen(from);
   if (PyDict_Check(from.object)) {
     x.prov.use_keys(from);
     PyObject *key = nullptr, *value = nullptr;
@@ -47,59 +56,8 @@ void copy_sources(Executor& x, Value from, PyObject* to) {
   }
 }
 
-bool Executor::list_append(Value list, Value item) {
-  require_fresh(list, "appending to");
-  prov.stored(list.object, item);
-  return PyList_Append(list.object, item.object) == 0;
-}
-
-bool Executor::dict_set(Value dict, Value key, Value value) {
-  require_native_hash(*this, key);
-  prov.use_constant(key);
-  if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
-  if (dict.src != kNoSource && prov.sources()[dict.src].kind == SourceKind::Dict && PyUnicode_CheckExact(key.object)) {
-    const Src owner = prov.sources()[dict.src].base;   // an instance's __dict__: an attribute of the instance
-    PyObject* object = prov.object_at(owner);
-    if (prov.category(object) == Category::Identity) {
-      Shadow& shadow = prov.shadow({object, owner});
-      if (Shadow::Attribute* a = shadow.find(key.object)) return a->value = Owned::borrow(value), true;
-      own_attribute({object, owner}, key.object);      // guards presence or absence
-      shadow.attributes.push_back({Ref::borrow(key.object), Owned::borrow(value)});
-      return true;
-    }
-  }
-  require_fresh(dict, "setting an item of");
-  prov.stored(dict.object, value);
-  return (PyODict_Check(dict.object) ? PyODict_SetItem(dict.object, key.object, value.object)
-                                     : PyDict_SetItem(dict.object, key.object, value.object)) == 0;
-}
-
-Value Executor::dict_get(Value dict, Value key) {
-  require_native_hash(*this, key);
-  prov.use_constant(key);
-  if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
-  if (!prov.has_origin(dict)) fail("a dict of unknown origin");
-  prov.use_type(dict);
-  if (dict.src != kNoSource && prov.has_shadows() && prov.sources()[dict.src].kind == SourceKind::Dict &&
-      PyUnicode_CheckExact(key.object)) {
-    const Src owner = prov.sources()[dict.src].base;
-    if (Shadow* shadow = prov.find_shadow(prov.object_at(owner))) {
-      if (Shadow::Attribute* a = shadow->find(key.object)) return a->value.get();
-    }
-  }
-  PyObject* value = PyDict_GetItemWithError(dict.object, key.object);
-  if (value != nullptr) {
-    if (dict.src != kNoSource && prov.category(key.object) == Category::Identity) {
-      fail("an existing dict with a key that is compared by identity");
-    }
-    return prov.value_of(dict, key.object, value);
-  }
-  if (PyErr_Occurred()) return {};
-  prov.use_key_absent(dict, key.object);
-  return {};
-}
-
 bool for_each_pair_of(Executor& x, Value mapping, PairFunction f, void* state) {
+  mapping = x.seen(mapping);
   if (PyDict_Check(mapping.object)) {
     PyObject* keys_method = _PyType_Lookup(Py_TYPE(mapping.object), interned("keys"));
     if (keys_method == nullptr || !PyFunction_Check(keys_method)) {
@@ -225,9 +183,10 @@ Owned dict_get(Executor& x, Value, const Arguments& a) {
 Owned dict_view(Executor& x, Value callable, const Arguments& a) {
   if (!x.prov.has_origin(a[0])) x.fail("a dict of unknown origin");
   x.prov.use_type(a[0]);
-  Owned view = Owned::steal(PyObject_Vectorcall(callable.object, a.objects, 1, nullptr));
+  const Value dict = x.seen(a[0]);
+  Owned view = Owned::steal(PyObject_Vectorcall(callable.object, &dict.object, 1, nullptr));
   if (view) x.prov.add_fresh(view.ref.get());
-  if (view) x.prov.stored(view.ref.get(), a[0]);
+  if (view) x.prov.stored(view.ref.get(), dict);
   return view;
 }
 
@@ -264,41 +223,35 @@ Owned dict_pop(Executor& x, Value, const Arguments& a) {
     PyErr_SetObject(PyExc_KeyError, a.objects[1]);
     return {};
   }
-  x.require_fresh(a[0], "removing an item of");
   Owned out = Owned::borrow(v);
-  if ((PyODict_Check(a.objects[0]) ? PyODict_DelItem(a.objects[0], a.objects[1])
-                                   : PyDict_DelItem(a.objects[0], a.objects[1])) < 0) {
-    return {};
-  }
-  return out;
+  return x.dict_delete(a[0], a[1]) ? out : Owned();
 }
+
+Owned dict_delitem(Executor& x, Value, const Arguments& a) { return x.dict_delete(a[0], a[1]) ? Owned::none() : Owned(); }
 
 Owned dict_update(Executor& x, Value, const Arguments& a) { return update(x, a[0], a, 1) ? Owned::none() : Owned(); }
 
 Owned dict_copy(Executor& x, Value callable, const Arguments& a) {
   x.prov.use_type(a[0]);
   if (Py_TYPE(a.objects[0]) != &PyDict_Type && Py_TYPE(a.objects[0]) != &PyODict_Type) x.fail("a copy of a dict's subclass");
-  const Ref copy = Ref::steal(PyObject_Vectorcall(callable.object, a.objects, 1, nullptr));
+  const Value from = x.seen(a[0]);
+  const Ref copy = Ref::steal(PyObject_Vectorcall(callable.object, &from.object, 1, nullptr));
   if (!copy) return {};
   x.prov.add_fresh(copy.get());
-  copy_sources(x, a[0], copy.get());
+  copy_sources(x, from, copy.get());
   return Owned(copy);
 }
 
-// Methods that change their object and otherwise touch only arguments: run for real on fresh objects.
-Owned on_fresh(Executor& x, Value callable, const Arguments& a) {
-  x.require_fresh(a[0], "changing");
+// Methods that change their object and otherwise touch only arguments.
+Owned changing(Executor& x, Value callable, const Arguments& a) {
   for (int64_t i = 1; i < a.n; i++) x.prov.use_constant(a[i]);
-  for (int64_t i = 1; i < a.n; i++) x.prov.stored(a.objects[0], a[i]);
-  Owned r = x.call_natively(callable.object, a);
-  if (r) r.src = x.prov.recall(a.objects[0], r.ref.get());
-  return r;
+  return x.mutate(callable.object, a);
 }
 
 // The same for methods that compare items with an argument.
-Owned comparing_on_fresh(Executor& x, Value callable, const Arguments& a) {
-  x.prov.use_deep(a[0]);
-  return on_fresh(x, callable, a);
+Owned changing_with_comparison(Executor& x, Value callable, const Arguments& a) {
+  x.prov.use_deep(x.seen(a[0]));
+  return changing(x, callable, a);
 }
 
 Owned list_append(Executor& x, Value, const Arguments& a) {
@@ -352,9 +305,10 @@ Owned list_index(Executor& x, Value c, const Arguments& a) {
 Owned list_count(Executor& x, Value c, const Arguments& a) { return sequence_index(x, c, a, true); }
 
 Owned container_len(Executor& x, Value, const Arguments& a) {
-  const int64_t n = PyObject_Size(a.objects[0]);
+  const Value v = x.seen(a[0]);
+  const int64_t n = PyObject_Size(v.object);
   if (n < 0) return {};
-  x.prov.use_length(a[0], n);
+  x.prov.use_length(v, n);
   return Owned::steal(PyLong_FromLongLong(n));
 }
 
@@ -381,8 +335,17 @@ Owned tuple_getitem(Executor& x, Value callable, const Arguments& a) {
 }
 
 Owned set_method(Executor& x, Value callable, const Arguments& a) {   // union and the like: a new set
-  for (int64_t i = 0; i < a.n; i++) x.prov.use_deep(a[i]);
-  return x.fresh_native(x.call_natively(callable.object, a).ref);
+  std::vector<PyObject*> objects;
+  for (int64_t i = 0; i < a.n; i++) {
+    const Value v = x.seen(a[i]);
+    x.prov.use_deep(v);
+    objects.push_back(v.object);
+  }
+  return x.fresh_native(x.call_natively(callable.object, {objects.data(), a.srcs, a.n, nullptr}).ref);
+}
+
+Owned set_add(Executor& x, Value, const Arguments& a) {
+  return check_arity("add", a, 2, 2) && add_to_set(x, a[0], a[1]) ? Owned::none() : Owned();
 }
 
 Owned set_update(Executor& x, Value, const Arguments& a) {
@@ -423,7 +386,76 @@ Owned model_slice(Executor& x, Value, const Arguments& a) {
   return Owned(slice);
 }
 
-Owned dict_proxy(Executor& x, Value callable, const Arguments& a) { return x.call_natively(callable.object, a); }
+// deque: iterable and maxlen.
+Owned deque_init(Executor& x, Value, const Arguments& a) {
+  List items;
+  Value maxlen = a.keyword("maxlen");
+  if (a.n_positional() > 2) maxlen = a[2];
+  if (maxlen.object != nullptr) x.prov.use_constant(maxlen);
+  const Value none{Py_None, kNoSource};
+  if (a.n_positional() > 1 && !collect(x, a[1], items)) return {};
+  x.require_fresh(a[0], "changing");
+  const Owned list = sequence_of(x, items, true);
+  copy_sources(x, list.get(), a.objects[0]);
+  const Ref args = Ref::steal(PyTuple_Pack(2, list.ref.get(), maxlen.object == nullptr ? none.object : maxlen.object));
+  return Py_TYPE(a.objects[0])->tp_init(a.objects[0], args.get(), nullptr) < 0 ? Owned() : Owned::none();
+}
+
+Owned deque_change(Executor& x, Value callable, const Arguments& a) {
+  x.require_fresh(a[0], "changing");
+  return changing(x, callable, a);
+}
+
+Owned deque_append(Executor& x, Value callable, const Arguments& a) {
+  x.require_fresh(a[0], "changing");
+  return x.mutate(callable.object, a);
+}
+
+Owned deque_extend(Executor& x, Value callable, const Arguments& a) {
+  List items;
+  x.require_fresh(a[0], "changing");
+  if (!collect(x, a[1], items)) return {};
+  const Owned list = sequence_of(x, items, true);
+  copy_sources(x, list.get(), a.objects[0]);
+  PyObject* const objects[] = {a.objects[0], list.ref.get()};
+  const Src srcs[] = {kNoSource, kNoSource};
+  return x.call_natively(callable.object, {objects, srcs, 2, nullptr});
+}
+
+Owned defaultdict_init(Executor& x, Value, const Arguments& a) {
+  x.require_fresh(a[0], "changing");
+  if (a.n_positional() > 1) {
+    x.prov.stored(a.objects[0], a[1]);
+    if (PyObject_SetAttr(a.objects[0], interned("default_factory"), a.objects[1]) < 0) return {};
+  }
+  return update(x, a[0], a, 2) ? Owned::none() : Owned();
+}
+
+Owned defaultdict_missing(Executor& x, Value, const Arguments& a) {   // (dict, key)
+  const Owned factory = x.get_attribute(a[0], interned("default_factory"));
+  if (!factory) return {};
+  if (factory.ref.get() == Py_None) {
+    x.prov.use_constant(factory.get());
+    PyErr_SetObject(PyExc_KeyError, a.objects[1]);
+    return {};
+  }
+  const Owned value = x.call(factory.get(), {});
+  return value && x.dict_set(a[0], a[1], value.get()) ? value : Owned();
+}
+
+// Read-only views: of immutable tables (the parameters of a signature) where they stand in existing objects.
+Owned dict_proxy(Executor& x, Value callable, const Arguments& a) {
+  if (!x.prov.has_origin(a[0])) x.fail("a mapping of unknown origin");
+  x.prov.use_identity(a[0]);
+  for (int64_t i = 1; i < a.n; i++) x.prov.use_constant(a[i]);
+  Owned r = x.call_natively(callable.object, a);
+  if (!r) return r;
+  if (PyDictViewSet_Check(r.ref.get()) || PyDictValues_Check(r.ref.get())) {
+    x.prov.add_derived(reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(r.ref.get())->dv_dict));
+  }
+  if (!x.prov.is_fresh(r.ref.get())) x.prov.add_derived(r.ref.get());
+  return r;
+}
 
 }  // namespace
 
@@ -435,35 +467,41 @@ const std::vector<ModelRow>& container_models() {
       {"builtins.dict.get", dict_get}, {"builtins.dict.keys", dict_view}, {"builtins.dict.values", dict_view},
       {"builtins.dict.items", dict_view}, {"builtins.dict.__contains__", dict_contains},
       {"builtins.dict.__getitem__", dict_getitem}, {"builtins.dict.__setitem__", dict_setitem},
-      {"builtins.dict.__delitem__", on_fresh}, {"builtins.dict.__len__", container_len},
+      {"builtins.dict.__delitem__", dict_delitem}, {"builtins.dict.__len__", container_len},
       {"builtins.dict.__iter__", container_iter}, {"builtins.dict.__init__", dict_init},
       {"builtins.dict.setdefault", dict_setdefault}, {"builtins.dict.pop", dict_pop},
-      {"builtins.dict.popitem", on_fresh}, {"builtins.dict.update", dict_update}, {"builtins.dict.copy", dict_copy},
-      {"builtins.dict.clear", on_fresh}, {"builtins.dict.fromkeys", dict_fromkeys},
+      {"builtins.dict.popitem", changing}, {"builtins.dict.update", dict_update}, {"builtins.dict.copy", dict_copy},
+      {"builtins.dict.clear", changing}, {"builtins.dict.fromkeys", dict_fromkeys},
       {"collections.OrderedDict.keys", dict_view}, {"collections.OrderedDict.values", dict_view},
       {"collections.OrderedDict.items", dict_view}, {"collections.OrderedDict.__setitem__", dict_setitem},
-      {"collections.OrderedDict.__delitem__", on_fresh}, {"collections.OrderedDict.__init__", dict_init},
+      {"collections.OrderedDict.__delitem__", dict_delitem}, {"collections.OrderedDict.__init__", dict_init},
       {"collections.OrderedDict.setdefault", dict_setdefault}, {"collections.OrderedDict.pop", dict_pop},
-      {"collections.OrderedDict.popitem", on_fresh}, {"collections.OrderedDict.update", dict_update},
-      {"collections.OrderedDict.copy", dict_copy}, {"collections.OrderedDict.clear", on_fresh},
-      {"collections.OrderedDict.move_to_end", on_fresh}, {"collections.OrderedDict.__iter__", container_iter},
+      {"collections.OrderedDict.popitem", changing}, {"collections.OrderedDict.update", dict_update},
+      {"collections.OrderedDict.copy", dict_copy}, {"collections.OrderedDict.clear", changing},
+      {"collections.OrderedDict.move_to_end", changing}, {"collections.OrderedDict.__iter__", container_iter},
       {"builtins.list.append", list_append}, {"builtins.list.extend", list_extend}, {"builtins.list.copy", list_copy},
-      {"builtins.list.insert", on_fresh}, {"builtins.list.pop", on_fresh}, {"builtins.list.clear", on_fresh},
-      {"builtins.list.reverse", on_fresh}, {"builtins.list.remove", comparing_on_fresh},
+      {"builtins.list.insert", changing}, {"builtins.list.pop", changing}, {"builtins.list.clear", changing},
+      {"builtins.list.reverse", changing}, {"builtins.list.remove", changing_with_comparison},
       {"builtins.list.index", list_index}, {"builtins.list.count", list_count}, {"builtins.tuple.index", list_index},
       {"builtins.tuple.count", list_count}, {"builtins.list.__init__", list_init},
       {"builtins.list.__len__", container_len}, {"builtins.tuple.__len__", container_len},
       {"builtins.list.__iter__", container_iter}, {"builtins.tuple.__iter__", container_iter},
       {"builtins.list.__getitem__", tuple_getitem}, {"builtins.tuple.__getitem__", tuple_getitem},
-      {"builtins.list.__setitem__", on_fresh}, {"builtins.list.__delitem__", on_fresh},
-      {"builtins.set.add", on_fresh}, {"builtins.set.discard", on_fresh}, {"builtins.set.remove", on_fresh},
-      {"builtins.set.clear", on_fresh}, {"builtins.set.pop", on_fresh}, {"builtins.set.update", set_update},
+      {"builtins.list.__setitem__", changing}, {"builtins.list.__delitem__", changing},
+      {"builtins.set.add", set_add}, {"builtins.set.discard", changing}, {"builtins.set.remove", changing},
+      {"builtins.set.clear", changing}, {"builtins.set.pop", changing}, {"builtins.set.update", set_update},
       {"builtins.set.union", set_method}, {"builtins.set.intersection", set_method},
       {"builtins.set.difference", set_method}, {"builtins.set.symmetric_difference", set_method},
       {"builtins.set.issubset", set_method}, {"builtins.set.issuperset", set_method},
       {"builtins.set.isdisjoint", set_method}, {"builtins.set.copy", set_method},
       {"builtins.set.__contains__", set_method}, {"builtins.set.__len__", container_len},
       {"builtins.str.join", str_join},
+      {"collections.deque.__init__", deque_init}, {"collections.deque.append", deque_append},
+      {"collections.deque.appendleft", deque_append}, {"collections.deque.extend", deque_extend},
+      {"collections.deque.extendleft", deque_extend}, {"collections.deque.pop", deque_change},
+      {"collections.deque.popleft", deque_change}, {"collections.deque.rotate", deque_change},
+      {"collections.deque.clear", deque_change}, {"collections.defaultdict.__init__", defaultdict_init},
+      {"collections.defaultdict.__missing__", defaultdict_missing},
       {"types.MappingProxyType.get", dict_proxy}, {"types.MappingProxyType.keys", dict_proxy},
       {"types.MappingProxyType.values", dict_proxy}, {"types.MappingProxyType.items", dict_proxy},
   };

@@ -42,20 +42,33 @@ Owned model_signature(Executor& x, Value callable, const Arguments& a) {
   return Owned(signature);
 }
 
-Owned model_warn(Executor& x, Value, const Arguments&) { x.fail("a warning"); }
-
-// Logger.debug and so on: nothing where the level is off.
-Owned log_at(Executor& x, const Arguments& a, long level) {
-  const Ref enabled = Ref::steal(PyObject_CallMethod(a.objects[0], "isEnabledFor", "l", level));
-  if (!enabled) return {};
-  if (enabled.get() == Py_True) x.fail("a message to a logger");
+// Given again when the call's work is done; arguments must be what they will be then.
+Owned later(Executor& x, Value callable, const Arguments& a) {
+  for (int64_t i = 0; i < a.n; i++) {
+    const Category c = x.prov.category(a.objects[i]);
+    if (c != Category::Constant && c != Category::Referent && a[i].src == kNoSource) {
+      x.fail("a message about an object that the call makes");
+    }
+  }
+  x.add_effect(callable.object, a);
   return Owned::none();
 }
 
-Owned log_debug(Executor& x, Value, const Arguments& a) { return log_at(x, a, 10); }
-Owned log_info(Executor& x, Value, const Arguments& a) { return log_at(x, a, 20); }
-Owned log_warning(Executor& x, Value, const Arguments& a) { return log_at(x, a, 30); }
-Owned log_error(Executor& x, Value, const Arguments& a) { return log_at(x, a, 40); }
+// Logger.debug and so on: nothing where the level is off, which the logger remembers in a dict.
+Owned log_at(Executor& x, Value callable, const Arguments& a, long level) {
+  const Ref enabled = Ref::steal(PyObject_CallMethod(a.objects[0], "isEnabledFor", "l", level));
+  if (!enabled) return {};
+  const Owned cache = x.get_attribute(a[0], interned("_cache"));
+  const Ref key = Ref::steal(PyLong_FromLong(level));
+  if (!cache) return {};
+  x.prov.use_constant(x.dict_get(cache.get(), {key.get(), kNoSource}));
+  return enabled.get() == Py_True ? later(x, callable, a) : Owned::none();
+}
+
+Owned log_debug(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a, 10); }
+Owned log_info(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a, 20); }
+Owned log_warning(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a, 30); }
+Owned log_error(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a, 40); }
 
 Owned is_derived_of_class(Executor& x, Value callable, const Arguments& a) {
   if (a.n != 1) x.fail("a library function with unusual arguments");
@@ -80,7 +93,7 @@ const std::vector<ModelRow>& library_models() {
       {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},
       {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
       {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
-      {"inspect.signature", model_signature}, {"_warnings.warn", model_warn},
+      {"inspect.signature", model_signature}, {"_warnings.warn", later},
       {"dataclasses.fields", is_derived_of_class}, {"dataclasses.is_dataclass", is_derived_of_class},
       {"logging.Logger.debug", log_debug}, {"logging.Logger.info", log_info},
       {"logging.Logger.warning", log_warning}, {"logging.Logger.error", log_error},

@@ -170,6 +170,60 @@ Owned generator_native(Executor& x, Value callable, const Arguments& a) {
   return x.resume_natively(callable.object, a);
 }
 
+// BaseException.__init__ keeps its arguments.
+Owned exception_init(Executor& x, Value, const Arguments& a) {
+  x.require_fresh(a[0], "changing");
+  const Ref args = Ref::steal(PyTuple_New(a.n_positional() - 1));
+  for (int64_t i = 1; i < a.n_positional(); i++) {
+    PyTuple_SET_ITEM(args.get(), i - 1, Ref::borrow(a.objects[i]).release());
+    x.prov.stored(a.objects[0], a[i]);
+    x.prov.stored(args.get(), a[i]);
+  }
+  return Py_TYPE(a.objects[0])->tp_init(a.objects[0], args.get(), nullptr) < 0 ? Owned() : Owned::none();
+}
+
+Owned exception_init_native(Executor& x, Value callable, const Arguments& a) {
+  if (a.n_keywords() > 0) x.fail("an exception with keyword arguments");
+  x.require_fresh(a[0], "changing");
+  for (int64_t i = 1; i < a.n; i++) x.prov.stored(a.objects[0], a[i]);
+  return x.call_natively(callable.object, a);
+}
+
+// object.__reduce_ex__(4) of an instance with a plain __dict__: how copy takes it apart.
+Owned object_reduce_ex(Executor& x, Value, const Arguments& a) {
+  if (a.n != 2) x.fail("__reduce_ex__ with unusual arguments");
+  PyTypeObject* type = Py_TYPE(a.objects[0]);
+  x.prov.use_type(a[0]);
+  x.prov.use_constant(a[1]);
+  for (const char* hook : {"__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"}) {
+    PyObject* own = _PyType_Lookup(type, interned(hook));
+    x.prov.use_type_attribute(type, interned(hook), own);
+    if (own != _PyType_Lookup(&PyBaseObject_Type, interned(hook))) x.fail(std::string("copying through ") + hook);
+  }
+  if (type->tp_itemsize != 0 || PyDict_Check(a.objects[0]) || PyList_Check(a.objects[0]) || type->tp_dictoffset == 0 ||
+      static_cast<size_t>(type->tp_basicsize) > sizeof(PyObject) + 2 * sizeof(void*)) {
+    x.fail(std::string("copying an object of type ") + type->tp_name);
+  }
+  static PyObject* const make = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("copyreg"));
+    return module ? PyObject_GetAttrString(module.get(), "__newobj__") : nullptr;
+  }();
+  const Owned state = x.get_attribute(a[0], interned("__dict__"));
+  if (!state) return {};
+  const Value type_argument[] = {{reinterpret_cast<PyObject*>(type), kNoSource}};
+  const Owned arguments = x.make_tuple(type_argument, 1);
+  const bool empty = PyDict_Size(state.ref.get()) == 0;
+  x.prov.use_truth(state.get(), !empty);
+  const Value none{Py_None, kNoSource};
+  const Value parts[] = {{make, kNoSource}, arguments.get(), empty ? none : state.get(), none, none};
+  return x.make_tuple(parts, 5);
+}
+
+Owned model_pow(Executor& x, Value callable, const Arguments& a) {
+  if (a.n == 2 && a.n_keywords() == 0) return x.binary(static_cast<uint32_t>(Binary::Power), a[0], a[1]);
+  return x.call_pure(callable.object, a);
+}
+
 Owned exception_with_traceback(Executor& x, Value callable, const Arguments& a) {
   x.require_fresh(a[0], "changing");
   return x.call_natively(callable.object, a);
@@ -217,6 +271,12 @@ const std::vector<ModelRow>& object_models() {
       {"operator.attrgetter", make_getter}, {"operator.methodcaller", make_getter},
       {"types.GeneratorType.send", generator_send}, {"types.GeneratorType.throw", generator_native},
       {"types.GeneratorType.close", generator_native},
+      {"builtins.BaseException.__init__", exception_init}, {"builtins.Exception.__init__", exception_init},
+      {"builtins.ValueError.__init__", exception_init_native}, {"builtins.TypeError.__init__", exception_init_native},
+      {"builtins.RuntimeError.__init__", exception_init_native}, {"builtins.KeyError.__init__", exception_init_native},
+      {"builtins.LookupError.__init__", exception_init_native}, {"builtins.IndexError.__init__", exception_init_native},
+      {"builtins.NotImplementedError.__init__", exception_init_native},
+      {"builtins.object.__reduce_ex__", object_reduce_ex}, {"builtins.pow", model_pow},
       {"builtins.BaseException.with_traceback", exception_with_traceback},
   };
   return rows;

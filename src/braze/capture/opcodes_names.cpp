@@ -50,7 +50,15 @@ bool Opcodes::load_deref(Executor& x, Frame& f, uint32_t slot) {
 
 bool Opcodes::store_deref(Executor& x, Frame& f, uint32_t slot) {
   PyObject* cell = f.slots[slot];
-  if (!x.prov.is_fresh(cell)) x.fail("assignment to a variable of an enclosing function that existed before the call");
+  if (!x.prov.is_fresh(cell)) {
+    const Value existing = x.prov.found(cell, f.src[slot]);
+    if (existing.src == kNoSource) x.fail("assignment to a captured variable of unknown origin");
+    Shadow& shadow = x.prov.shadow(existing);
+    static PyObject* const contents = PyUnicode_InternFromString("cell_contents");
+    if (shadow.attributes.empty()) shadow.attributes.push_back({Ref::borrow(contents), Owned()});
+    shadow.attributes[0].value = f.pop();
+    return true;
+  }
   Owned value = f.pop();
   x.prov.stored(cell, value.get());
   PyCell_Set(cell, value.ref.get());
@@ -80,7 +88,24 @@ Src Executor::globals_source(const Frame& f) {
   return src;
 }
 
+Value Executor::globals_value(const Frame& f) {
+  static PyObject* const name = PyUnicode_InternFromString("__globals__");
+  const Src base = globals_source(f);
+  if (base == kNoSource) fail("assignment to a global variable of a function of unknown origin");
+  return prov.found(f.view.globals, prov.intern(SourceKind::Member, base, 0, name));
+}
+
 Owned Executor::load_global(Frame& f, PyObject* name) {
+  if (has_changed(f.view.globals)) {
+    const Value v = dict_get(globals_value(f), {name, kNoSource});
+    if (v.object != nullptr) return Owned::borrow(v);
+    if (PyErr_Occurred()) return {};
+    PyObject* inherited = PyDict_GetItemWithError(f.view.builtins, name);
+    if (inherited == nullptr && !PyErr_Occurred()) {
+      PyErr_Format(PyExc_NameError, "name '%.200s' is not defined", PyUnicode_AsUTF8(name));
+    }
+    return inherited == nullptr ? Owned() : Owned::borrow(inherited);
+  }
   PyObject* v = PyDict_GetItemWithError(f.view.globals, name);
   if (v == nullptr) v = PyDict_GetItemWithError(f.view.builtins, name);
   if (v == nullptr) {

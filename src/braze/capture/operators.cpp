@@ -152,6 +152,8 @@ Owned call_tensor_operator(Executor& x, const char* name, std::initializer_list<
 Owned Executor::binary(uint32_t op, Value a, Value b) {
   const BinaryRow& row = kBinary[op % kFirstInPlace];
   const bool in_place = op >= kFirstInPlace;
+  prov.reject_address(a.object);
+  prov.reject_address(b.object);
   if (prov.category(a.object) == Category::Constant && prov.category(b.object) == Category::Constant &&
       is_plain(*this, a) && is_plain(*this, b)) {
     prov.use_constant(a);
@@ -167,12 +169,28 @@ Owned Executor::binary(uint32_t op, Value a, Value b) {
     if (!python_other) return call_tensor_operator(*this, in_place ? row.in_place_function : row.function, {a, b});
     return python_operator(*this, op, a, b);
   }
+  const Value target = a;
+  if (!in_place || !PyList_CheckExact(a.object)) a = seen(a);
+  b = seen(b);
   Owned out;
   if (sequence_operator(*this, op, a, b, out)) return out;
   if (is_plain(*this, a) && is_plain(*this, b)) {
     prov.use_deep(a);
     prov.use_deep(b);
-    if (in_place && prov.category(a.object) == Category::Identity) require_fresh(a, "changing");
+    if (in_place && prov.category(a.object) == Category::Identity) {   // s |= t and the like
+      static PyObject* const kNames[] = {nullptr, interned("__iand__"), nullptr, nullptr, nullptr, nullptr, nullptr,
+                                         interned("__ior__"), nullptr, nullptr, interned("__isub__"), nullptr,
+                                         interned("__ixor__")};
+      PyObject* name = kNames[op % kFirstInPlace];
+      PyObject* method = name == nullptr ? nullptr : _PyType_Lookup(Py_TYPE(target.object), name);
+      if (method == nullptr) require_fresh(target, "changing");
+      if (method != nullptr) {
+        ArgumentList arguments;
+        arguments.add(target);
+        arguments.add(b);
+        return mutate(method, arguments.get()) ? Owned::borrow(target) : Owned();
+      }
+    }
     return fresh_native(Ref::steal(in_place ? row.native_in_place(a.object, b.object) : row.native(a.object, b.object)));
   }
   return python_operator(*this, op, a, b);
@@ -230,6 +248,7 @@ int Executor::is_same(Value a, Value b) {
 }
 
 int Executor::truth(Value v) {
+  v = seen(v);
   PyObject* o = v.object;
   if (o == Py_True || o == Py_False || o == Py_None) {
     prov.use_constant(v);
@@ -318,6 +337,7 @@ int Executor::truth(Value v) {
 }
 
 int64_t Executor::length(Value v) {
+  v = seen(v);
   PyTypeObject* type = Py_TYPE(v.object);
   PyObject* method = nullptr;
   if (prov.category(v.object) == Category::Constant) {
@@ -394,6 +414,7 @@ bool compares_by_identity(PyObject* object) {
 }  // namespace
 
 Owned Executor::compare(int op, Value a, Value b) {
+  a = seen(a), b = seen(b);
   static constexpr const char* kMethods[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
   static constexpr const char* kFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
   static constexpr int kReflected[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
@@ -464,6 +485,7 @@ Owned Executor::compare(int op, Value a, Value b) {
 int Executor::contains(Value container, Value item) {
   PyTypeObject* type = Py_TYPE(container.object);
   PyObject* method = nullptr;
+  if (!PyDict_Check(container.object)) container = seen(container);
   if (is_tensor(*this, container)) {
     const Owned r = call(get_attribute(container, interned("__contains__")).get(), {item});
     return r ? truth(r.get()) : -1;
@@ -585,6 +607,7 @@ Owned dict_item(Executor& x, Value dict, Value key) {
 }  // namespace
 
 Owned Executor::subscript(Value container, Value key) {
+  if (!PyDict_Check(container.object)) container = seen(container);
   PyTypeObject* type = Py_TYPE(container.object);
   if (PyList_CheckExact(container.object) || PyTuple_CheckExact(container.object)) {
     return sequence_item(*this, container, key);
@@ -650,16 +673,21 @@ bool Executor::set_subscript(Value container, Value key, Value value) {
     return static_cast<bool>(call_method(special(container, interned("__setitem__")), {key, value}));
   }
   if (PyDict_Check(container.object)) return dict_set(container, key, value);
-  require_fresh(container, "changing");
-  if (PyList_Check(container.object) && PySlice_Check(key.object)) {
+  if (PyList_Check(container.object)) {
     prov.use_deep(key);
-    const Ref items = Ref::steal(PyList_New(0));
-    const bool ok = for_each(value, [&](Value item) {
-      prov.stored(container.object, item);
-      return PyList_Append(items.get(), item.object) == 0;
-    });
-    return ok && PyObject_SetItem(container.object, key.object, items.get()) == 0;
+    Owned items;
+    if (PySlice_Check(key.object)) {
+      items = make_list(nullptr, 0);
+      if (!for_each(value, [&](Value item) { return list_append(items.get(), item); })) return false;
+      copy_sources(*this, items.get(), seen(container).object);
+      value = items.get();
+    }
+    static PyObject* const set_item = _PyType_Lookup(&PyList_Type, interned("__setitem__"));
+    ArgumentList arguments;
+    for (const Value& v : {container, key, value}) arguments.add(v);
+    return static_cast<bool>(mutate(set_item, arguments.get()));
   }
+  require_fresh(container, "changing");
   prov.use_constant(key);
   prov.stored(container.object, value);
   const uint64_t before = frames_run_natively();
@@ -673,15 +701,67 @@ bool Executor::delete_subscript(Value container, Value key) {
   if (is_python_method(Py_TYPE(container.object), interned("__delitem__"), method)) {
     return static_cast<bool>(call_method(special(container, interned("__delitem__")), {key}));
   }
-  require_fresh(container, "deleting an item of");
+  if (PyDict_Check(container.object)) return dict_delete(container, key);
   prov.use_deep(key);
+  if (PyList_Check(container.object)) {
+    static PyObject* const delete_item = _PyType_Lookup(&PyList_Type, interned("__delitem__"));
+    ArgumentList arguments;
+    for (const Value& v : {container, key}) arguments.add(v);
+    return static_cast<bool>(mutate(delete_item, arguments.get()));
+  }
+  require_fresh(container, "deleting an item of");
   require_native_hash(*this, key);
   return PyObject_DelItem(container.object, key.object) == 0;
+}
+
+bool Executor::call_slot(PyObject* descriptor, const Arguments& a, Owned& out) {
+  if (a.n == 0) return false;
+  PyObject* name_object = reinterpret_cast<PyDescrObject*>(descriptor)->d_name;
+  if (_PyType_Lookup(Py_TYPE(a.objects[0]), name_object) != descriptor) return false;
+  const std::string name = PyUnicode_AsUTF8(name_object);
+  const auto number = [&](int64_t n) { return n < 0 ? Owned() : Owned::steal(PyLong_FromLongLong(n)); };
+  if (a.n == 1) {
+    if (name == "__iter__") return out = iterate(a[0]), true;
+    if (name == "__next__") {
+      out = next(a[0]);
+      if (!out && !PyErr_Occurred()) PyErr_SetNone(PyExc_StopIteration);
+      return true;
+    }
+    if (name == "__len__") return out = number(length(a[0])), true;
+    if (name == "__repr__" || name == "__str__") return out = to_string(a[0], name == "__repr__"), true;
+    if (name == "__bool__") {
+      const int t = truth(a[0]);
+      return out = t < 0 ? Owned() : Owned::boolean(t == 1), true;
+    }
+    return false;
+  }
+  if (a.n == 2) {
+    if (name == "__getitem__") return out = subscript(a[0], a[1]), true;
+    if (name == "__delitem__") return out = delete_subscript(a[0], a[1]) ? Owned::none() : Owned(), true;
+    if (name == "__contains__") {
+      const int r = contains(a[0], a[1]);
+      return out = r < 0 ? Owned() : Owned::boolean(r == 1), true;
+    }
+    if (is_plain(*this, a[0]) && is_plain(*this, a[1])) {   // with NotImplemented for what the slot does not take
+      static constexpr const char* kPure[] = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__add__",
+                                              "__mul__", "__sub__", "__or__", "__and__"};
+      for (const char* pure : kPure) {
+        if (name == pure) return out = call_pure(descriptor, a), true;
+      }
+    }
+    return false;
+  }
+  if (a.n == 3 && name == "__setitem__") {
+    return out = set_subscript(a[0], a[1], a[2]) ? Owned::none() : Owned(), true;
+  }
+  return false;
 }
 
 // --- text
 
 Owned Executor::to_string(Value v, bool repr) {
+  prov.reject_address(v.object);
+  v = seen(v);
   PyTypeObject* type = Py_TYPE(v.object);
   if (prov.category(v.object) == Category::Tensor) fail("the text of a tensor");
   PyObject* method = nullptr;
@@ -704,6 +784,8 @@ Owned Executor::to_string(Value v, bool repr) {
 }
 
 Owned Executor::format(Value v, PyObject* spec) {
+  prov.reject_address(v.object);
+  v = seen(v);
   PyTypeObject* type = Py_TYPE(v.object);
   PyObject* method = nullptr;
   if (is_python_method(type, interned("__format__"), method)) {

@@ -156,7 +156,7 @@ def chain(*iterables):
         for item in iterable:
             yield item
 
-def from_iterable(cls, iterables):
+def from_iterable(iterables):
     for iterable in iterables:
         for item in iterable:
             yield item
@@ -298,6 +298,18 @@ def combinations(iterable, r):
             indices[j] = indices[j - 1] + 1
         yield tuple([pool[i] for i in indices])
 
+def cached_property_get(self, instance, owner=None):
+    if instance is None:
+        return self
+    if self.attrname is None:
+        raise TypeError("Cannot use cached_property instance without calling __set_name__ on it.")
+    cache = instance.__dict__
+    value = cache.get(self.attrname, _missing)
+    if value is _missing:
+        value = self.func(instance)
+        cache[self.attrname] = value
+    return value
+
 def permutations(iterable, r=None):
     pool = tuple(iterable)
     r = len(pool) if r is None else r
@@ -338,6 +350,7 @@ constexpr Row kRows[] = {
     {"itertools.filterfalse", "filterfalse"}, {"itertools.pairwise", "pairwise"},
     {"itertools.zip_longest", "zip_longest"}, {"itertools.product", "product"},
     {"itertools.combinations", "combinations"}, {"itertools.permutations", "permutations"},
+    {"functools.cached_property.__get__", "cached_property_get"},
     {"itertools.compress", "compress"}, {"itertools.groupby", "groupby"},
 };
 

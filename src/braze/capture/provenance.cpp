@@ -287,7 +287,30 @@ void Provenance::use_distinct(Value a, Value b) {
   if (a.src != kNoSource && b.src != kNoSource) guards_.distinct(a.src, b.src);
 }
 
+// The guard holds a copy: the set itself may change.
+void Provenance::use_set(Value v) {
+  if (v.src == kNoSource || !once(v.src, kConstant)) return;
+  const Ref copy = Ref::steal(PyFrozenSet_CheckExact(v.object) ? PyFrozenSet_New(v.object) : PySet_New(v.object));
+  if (!copy || Py_TYPE(copy.get()) != Py_TYPE(v.object) || !is_value_constant(copy.get())) {
+    PyErr_Clear();
+    unsupported("the members of an existing set that are no plain constants");
+  }
+  guards_.constant(v.src, copy.get());
+}
+
+void Provenance::use_distinct_from_others(Value v) {
+  std::vector<Value> others;
+  known_.for_each([&](const void* object, Src src) {
+    auto* o = static_cast<PyObject*>(const_cast<void*>(object));
+    if (o != v.object && Py_TYPE(o) == Py_TYPE(v.object) && src != kNoSource && (flags(src) & kType)) {
+      others.push_back({o, src});
+    }
+  });
+  for (const Value& other : others) use_distinct(v, other);
+}
+
 void Provenance::use_deep(Value v) {
+  reject_address(v.object);
   switch (category(v.object)) {
     case Category::Constant:
     case Category::Referent: return use_constant(v);
@@ -339,6 +362,7 @@ void Provenance::use_deep(Value v) {
         while (PyDict_Next(v.object, &position, &key, &value)) use_deep(value_of(v, key, value));
         return;
       }
+      if (PySet_CheckExact(v.object) && v.src != kNoSource) return use_set(v);
       if (is_fresh(v.object)) {
         const Fresh& fresh = *find_fresh(v.object);
         const std::vector<Value> items = fresh.items;

@@ -99,7 +99,7 @@ class Provenance {
   bool has_origin(Value v);
   // A native made the object out of guarded values: it may be read, like all that it holds, but not changed, since
   // the native may keep it.
-  void add_derived(PyObject* object) { derived_[object] = true, kept_.push_back(Ref::borrow(object)); }
+  void add_derived(PyObject* object) { if (!known_.find(object)) derived_[object] = true, kept_.push_back(Ref::borrow(object)); }
   bool is_derived(PyObject* object) const { return derived_.find(object) != nullptr; }
 
   // --- guards; each is added once
@@ -119,6 +119,13 @@ class Provenance {
   void assume_constant(Src src) { flags(src) |= kConstant | kType | kIdentity; }
   bool is_guarded_constant(Src src) { return (flags(src) & (kConstant | kIdentity)) != 0; }
   void use_distinct(Value a, Value b);
+  void use_set(Value set);          // exact members
+  void use_distinct_from_others(Value v);
+  // An int made of an address: it may only be compared with its like or be a key of a fresh dict.
+  void add_address(const Ref& number) { addresses_[number.get()] = true, kept_.push_back(number); }
+  void reject_address(PyObject* number) const {
+    if (addresses_.size() > 0 && addresses_.find(number) != nullptr) unsupported("id(): addresses differ between calls");
+  }
 
   // --- shadows
   bool has_shadows() const { return !shadows_.empty(); }
@@ -138,6 +145,7 @@ class Provenance {
   PointerMap<Src> known_;            // identity objects: canonical source
   PointerMap<Src> constants_;
   PointerMap<bool> derived_;
+  PointerMap<bool> addresses_;
   PointerMap<uint32_t> fresh_;       // index in fresh_records_
   std::vector<Fresh> fresh_records_;
   std::vector<PyObject*> objects_;   // by source; borrowed: existing objects are kept by what holds them

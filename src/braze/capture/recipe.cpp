@@ -136,6 +136,10 @@ PyObject* run_insn(const RecipeInsn& insn, PyObject* target, std::span<PyObject*
       if (PyCell_Check(target)) return filled(target, PyCell_Set(target, values[0]));
       return filled(target, PyObject_GenericSetAttr(target, insn.object.get(), values[0]));
     case RecipeOp::Append: return filled(target, append_all(target, values));
+    case RecipeOp::Call: {
+      const size_t n_keywords = insn.object ? static_cast<size_t>(PyTuple_GET_SIZE(insn.object.get())) : 0;
+      return PyObject_Vectorcall(values[0], values.data() + 1, values.size() - 1 - n_keywords, insn.object.get());
+    }
     case RecipeOp::DictUpdate: return filled(target, write_pairs(target, values));
   }
   PyErr_SetString(PyExc_SystemError, "unknown recipe instruction");
@@ -165,6 +169,7 @@ const char* name_of(RecipeOp op) {
     case RecipeOp::SetAttr: return "set_attr";
     case RecipeOp::Append: return "append";
     case RecipeOp::DictUpdate: return "dict_update";
+    case RecipeOp::Call: return "call";
   }
   return "?";
 }

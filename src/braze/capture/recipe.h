@@ -27,6 +27,7 @@ enum class RecipeOp : uint8_t {
   SetItem,     // operands: key, value
   SetAttr,     // object: the name, operands: the value; written past any Python __setattr__. A cell: its contents
   Append,      // operands: the values
+  Call,        // operands: a callable and its arguments; object: keyword names or nullptr. Side effects
   DictUpdate,  // operands: key, value pairs written to the dict storage, in order
 };
 

@@ -1,0 +1,229 @@
+#include "braze/capture/effects.h"
+
+#include "braze/capture/executor.h"
+#include "braze/capture/natives.h"
+
+namespace braze::capture {
+
+namespace {
+
+PyObject* method_of(PyTypeObject* type, const char* name) {
+  PyObject* found = _PyType_Lookup(type, interned(name));
+  if (found == nullptr) unsupported(std::string(type->tp_name) + " has no " + name);
+  return found;
+}
+
+bool can_change(PyObject* o) {
+  return PyList_CheckExact(o) || PyDict_CheckExact(o) || PyODict_CheckExact(o) || PySet_CheckExact(o);
+}
+
+}  // namespace
+
+Changed* Executor::find_changed(PyObject* owner) {
+  for (auto& c : changed_) {
+    if (c->owner.get() == owner) return c.get();
+  }
+  return nullptr;
+}
+
+Changed& Executor::changed(Value v) {
+  if (Changed* c = find_changed(v.object)) return *c;
+  if (v.src == kNoSource || !can_change(v.object)) require_fresh(v, "changing");
+  if (prov.sources()[v.src].kind == SourceKind::Dict) fail("changing the __dict__ of an existing object");
+  prov.use_type(v);
+  changed_.push_back(std::make_unique<Changed>());
+  changed_.back()->owner = Ref::borrow(v.object);
+  changed_.back()->src = v.src;
+  return *changed_.back();
+}
+
+void Executor::add_effect(PyObject* callable, const Arguments& a) {
+  Effect e;
+  e.callable = Ref::borrow(callable);
+  e.kwnames = Ref::borrow(a.kwnames);
+  for (int64_t i = 0; i < a.n; i++) e.arguments.push_back(Owned::borrow(a[i]));
+  effects.push_back(std::move(e));
+}
+
+void Executor::make_payload(Changed& c) {
+  PyObject* o = c.owner.get();
+  const Value original{o, c.src};
+  if (PyList_CheckExact(o)) {
+    prov.use_length(original, PyList_GET_SIZE(o));
+    std::vector<Value> items;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); i++) items.push_back(prov.item_of(original, PyList_GET_ITEM(o, i), i));
+    c.payload = make_list(items.data(), static_cast<int64_t>(items.size())).ref;
+  } else if (PyDict_Check(o)) {
+    prov.use_keys(original);
+    c.payload = Ref::steal(PyODict_CheckExact(o) ? PyObject_CallMethod(o, "copy", nullptr) : PyDict_Copy(o));
+    prov.add_fresh(c.payload.get());
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(o, &position, &key, &value)) prov.stored(c.payload.get(), prov.value_of(original, key, value));
+  } else {
+    prov.use_set(original);
+    c.payload = Ref::steal(PySet_New(o));
+    prov.add_fresh(c.payload.get());
+  }
+  for (const size_t index : c.effects) {
+    std::vector<PyObject*> arguments{c.payload.get()};
+    const Effect& e = effects[index];
+    for (size_t i = 1; i < e.arguments.size(); i++) {
+      arguments.push_back(e.arguments[i].ref.get());
+      prov.stored(c.payload.get(), e.arguments[i].get());
+    }
+    const Ref done = Ref::steal(PyObject_Vectorcall(e.callable.get(), arguments.data(), arguments.size(), nullptr));
+    if (!done) {
+      PyErr_Clear();
+      fail("a change of an existing container that raises");
+    }
+  }
+  c.entries.clear();
+}
+
+Value Executor::seen(Value v) {
+  if (changed_.empty()) return v;
+  Changed* c = find_changed(v.object);
+  if (c == nullptr) return v;
+  if (!c->payload) make_payload(*c);
+  return {c->payload.get(), kNoSource};
+}
+
+Owned Executor::mutate(PyObject* method, const Arguments& a) {
+  PyObject* target = a.objects[0];
+  if (!prov.is_fresh(target)) {
+    Changed& c = changed(a[0]);
+    if (!c.payload) make_payload(c);
+    c.effects.push_back(effects.size());
+    add_effect(method, a);
+    target = c.payload.get();
+  }
+  std::vector<PyObject*> objects(a.objects, a.objects + a.n);
+  objects[0] = target;
+  for (int64_t i = 1; i < a.n; i++) prov.stored(target, a[i]);
+  const Arguments on_target{objects.data(), a.srcs, a.n, a.kwnames};
+  Owned r = call_natively(method, on_target);
+  if (r) r.src = prov.recall(target, r.ref.get());
+  return r;
+}
+
+bool Executor::list_append(Value list, Value item) {
+  if (!prov.is_fresh(list.object)) {
+    Changed& c = changed(list);
+    c.effects.push_back(effects.size());
+    ArgumentList arguments;
+    arguments.add(list);
+    arguments.add(item);
+    add_effect(method_of(Py_TYPE(list.object), "append"), arguments.get());
+    if (!c.payload) return true;
+    list = {c.payload.get(), kNoSource};
+  }
+  prov.stored(list.object, item);
+  return PyList_Append(list.object, item.object) == 0;
+}
+
+bool Executor::dict_set(Value dict, Value key, Value value) {
+  require_native_hash(*this, key);
+  prov.use_constant(key);
+  if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
+  if (dict.src != kNoSource && prov.sources()[dict.src].kind == SourceKind::Dict && PyUnicode_CheckExact(key.object)) {
+    const Src owner = prov.sources()[dict.src].base;   // an instance's __dict__: an attribute of the instance
+    PyObject* object = prov.object_at(owner);
+    if (prov.category(object) == Category::Identity) {
+      Shadow& shadow = prov.shadow({object, owner});
+      if (Shadow::Attribute* a = shadow.find(key.object)) return a->value = Owned::borrow(value), true;
+      own_attribute({object, owner}, key.object);      // guards presence or absence
+      shadow.attributes.push_back({Ref::borrow(key.object), Owned::borrow(value)});
+      return true;
+    }
+  }
+  if (!prov.is_fresh(dict.object)) {
+    Changed& c = changed(dict);
+    c.effects.push_back(effects.size());
+    ArgumentList arguments;
+    for (const Value& v : {dict, key, value}) arguments.add(v);
+    add_effect(method_of(Py_TYPE(dict.object), "__setitem__"), arguments.get());
+    if (!c.payload) {
+      if (Changed::Entry* e = c.find(key.object)) {
+        e->value = Owned::borrow(value);
+      } else {
+        c.entries.push_back({Ref::borrow(key.object), Owned::borrow(value)});
+      }
+      return true;
+    }
+    dict = {c.payload.get(), kNoSource};
+  }
+  prov.stored(dict.object, value);
+  return (PyODict_Check(dict.object) ? PyODict_SetItem(dict.object, key.object, value.object)
+                                     : PyDict_SetItem(dict.object, key.object, value.object)) == 0;
+}
+
+bool Executor::dict_delete(Value dict, Value key) {
+  const Value present = dict_get(dict, key);
+  if (present.object == nullptr) {
+    if (!PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key.object);
+    return false;
+  }
+  prov.use_present(present);
+  if (!prov.is_fresh(dict.object)) {
+    Changed& c = changed(dict);
+    c.effects.push_back(effects.size());
+    ArgumentList arguments;
+    arguments.add(dict);
+    arguments.add(key);
+    add_effect(method_of(Py_TYPE(dict.object), "__delitem__"), arguments.get());
+    if (!c.payload) {
+      if (Changed::Entry* e = c.find(key.object)) {
+        e->value = Owned();
+      } else {
+        c.entries.push_back({Ref::borrow(key.object), Owned()});
+      }
+      return true;
+    }
+    dict = {c.payload.get(), kNoSource};
+  }
+  return (PyODict_Check(dict.object) ? PyODict_DelItem(dict.object, key.object)
+                                     : PyDict_DelItem(dict.object, key.object)) == 0;
+}
+
+Value Executor::dict_get(Value dict, Value key) {
+  require_native_hash(*this, key);
+  prov.use_constant(key);
+  if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
+  if (!prov.has_origin(dict)) fail("a dict of unknown origin");
+  prov.use_type(dict);
+  if (dict.src != kNoSource && prov.has_shadows() && prov.sources()[dict.src].kind == SourceKind::Dict &&
+      PyUnicode_CheckExact(key.object)) {
+    const Src owner = prov.sources()[dict.src].base;
+    if (Shadow* shadow = prov.find_shadow(prov.object_at(owner))) {
+      if (Shadow::Attribute* a = shadow->find(key.object)) return a->value.get();
+    }
+  }
+  if (!changed_.empty()) {
+    if (Changed* c = find_changed(dict.object)) {
+      if (c->payload) {
+        dict = {c->payload.get(), kNoSource};
+      } else if (Changed::Entry* e = c->find(key.object)) {
+        return e->value.get();
+      }
+    }
+  }
+  PyObject* value = PyDict_GetItemWithError(dict.object, key.object);
+  if (value != nullptr) {
+    if (dict.src != kNoSource && prov.category(key.object) == Category::Identity) {
+      fail("an existing dict with a key that is compared by identity");
+    }
+    return prov.value_of(dict, key.object, value);
+  }
+  if (PyErr_Occurred()) return {};
+  prov.use_key_absent(dict, key.object);
+  return {};
+}
+
+// Objects that were changed through one path and read through another must not become one object later.
+void Executor::guard_aliases() {
+  for (auto& c : changed_) prov.use_distinct_from_others({c->owner.get(), c->src});
+  for (auto& s : prov.shadows()) prov.use_distinct_from_others({s->owner.get(), s->src});
+}
+
+}  // namespace braze::capture
