@@ -9,6 +9,7 @@
 #include "braze/decompose/decompose.h"
 #include "braze/graph/text.h"
 #include "braze/jit/jit.h"
+#include "braze/loop/layout.h"
 #include "braze/loop/loop_ir.h"
 #include "braze/module/counters.h"
 #include "braze/rewrite/pass_manager.h"
@@ -105,6 +106,7 @@ Result<Machine> make_machine_code(const graph::Graph& graph, const PipelineOptio
                                   std::vector<std::string>& opaque, PhaseClock& clock) {
   TRY(loop::LoopProgram lowered, loop::lower(graph));
   auto loops = std::make_shared<loop::LoopProgram>(std::move(lowered));
+  loop::choose_layouts(*loops);
   clock.done("lower");
   if (log_enabled(Topic::kLoopIr)) log_text(Topic::kLoopIr, "loop IR", loop::print(*loops));
   opaque = opaque_calls(*loops);
