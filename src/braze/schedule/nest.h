@@ -36,6 +36,9 @@ Nest make_scan_nest(Work& work, const Buffer& buffer);
 // The initial values, then the updates.
 std::vector<Nest> make_scatter_nests(Work& work, const Buffer& buffer);
 
+// Cuts axes where conditions on them change (the border of a padded window), so that the inside has none.
+void split_borders(Work& work, Nest& nest);
+
 // `stored` says which members other kernels or the caller need in memory.
 std::vector<Nest> make_nests(Work& work, const Group& group, const std::vector<bool>& stored);
 

@@ -63,6 +63,7 @@ class Scheduler {
 
   void add_group(const Group& group) {
     for (Nest& nest : make_nests(work_, group, stored_)) {
+      split_borders(work_, nest);
       Shaped shaped = shape(work_, std::move(nest));
       LaunchStep step;
       for (int32_t id : shaped.params) {

@@ -6,9 +6,17 @@
 namespace braze::schedule {
 namespace {
 
+bool is_comparison(ScalarOp op) {
+  return op == ScalarOp::Lt || op == ScalarOp::Le || op == ScalarOp::Gt || op == ScalarOp::Ge || op == ScalarOp::Eq ||
+         op == ScalarOp::Ne;
+}
+
 bool needs_tidying(const Scalar* body) {
   bool found = false;
-  visit(body, [&](const Scalar& s) { found |= s.op == ScalarOp::Load && (!s.bindings.empty() || !s.operands.empty()); });
+  visit(body, [&](const Scalar& s) {
+    found |= s.op == ScalarOp::Load && (!s.bindings.empty() || !s.operands.empty());
+    found |= is_comparison(s.op) && s.operands[0]->dtype == DType::I64;
+  });
   return found;
 }
 
@@ -20,13 +28,14 @@ std::optional<Expr> as_expression(const Scalar* s) {
     case ScalarOp::Index: return s->indices[0];
     case ScalarOp::Constant: return Expr(s->integer);
     case ScalarOp::Cast: return s->dtype == DType::I64 ? operand(0) : std::nullopt;
-    case ScalarOp::Add: case ScalarOp::Sub: case ScalarOp::Mul: case ScalarOp::Lt: case ScalarOp::Ge: {
+    case ScalarOp::Add: case ScalarOp::Sub: case ScalarOp::Mul: {
       const auto a = operand(0), b = operand(1);
-      if (!a || !b || s->operands[0]->dtype != DType::I64) return std::nullopt;
-      if (s->op == ScalarOp::Add) return *a + *b;
-      if (s->op == ScalarOp::Sub) return *a - *b;
-      if (s->op == ScalarOp::Mul) return *a * *b;
-      const auto known = sym::try_decide(s->op == ScalarOp::Lt ? sym::lt(*a, *b) : sym::ge(*a, *b));
+      if (!a || !b || s->dtype != DType::I64) return std::nullopt;
+      return s->op == ScalarOp::Add ? *a + *b : s->op == ScalarOp::Sub ? *a - *b : *a * *b;
+    }
+    case ScalarOp::Lt: case ScalarOp::Le: case ScalarOp::Gt: case ScalarOp::Ge: case ScalarOp::Eq: case ScalarOp::Ne: {
+      const auto p = index_predicate(*s);
+      const auto known = p ? sym::try_decide(*p) : std::nullopt;
       return known ? std::optional(Expr(*known ? 1 : 0)) : std::nullopt;
     }
     case ScalarOp::Where: {
@@ -38,13 +47,32 @@ std::optional<Expr> as_expression(const Scalar* s) {
   }
 }
 
+}  // namespace
+
+std::optional<Expr> index_predicate(const Scalar& s) {
+  if (!is_comparison(s.op) || s.operands[0]->dtype != DType::I64) return std::nullopt;
+  const auto a = as_expression(s.operands[0]), b = as_expression(s.operands[1]);
+  if (!a || !b) return std::nullopt;
+  switch (s.op) {
+    case ScalarOp::Lt: return sym::lt(*a, *b);
+    case ScalarOp::Le: return sym::le(*a, *b);
+    case ScalarOp::Gt: return sym::gt(*a, *b);
+    case ScalarOp::Ge: return sym::ge(*a, *b);
+    case ScalarOp::Eq: return sym::eq(*a, *b);
+    default: return sym::ne(*a, *b);
+  }
+}
+
+namespace {
+
 bool surely_below(Expr e, Expr extent) {
   return sym::try_decide(sym::le(0, e)).value_or(false) && sym::try_decide(sym::lt(e, extent)).value_or(false);
 }
 
 class Tidier {
  public:
-  explicit Tidier(Work& work) : work_(work), make_(work.scalars) {}
+  // `addresses`: loads have one index, an address; nothing is known of their bounds.
+  Tidier(Work& work, bool addresses) : work_(work), make_(work.scalars), addresses_(addresses) {}
 
   // `masks`: conditions that hold wherever the value counts.
   const Scalar* run(const Scalar* s, std::vector<const Scalar*>& masks) {
@@ -62,6 +90,8 @@ class Tidier {
       masks.resize(before);
       const Scalar* no = run(s->operands[2], masks);
       out = make_.apply(ScalarOp::Where, s->dtype, {condition, yes, no});
+    } else if (const auto p = index_predicate(*s); p && sym::try_decide(*p)) {
+      out = make_.constant_int(DType::Bool, *sym::try_decide(*p) ? 1 : 0);
     } else if (!s->operands.empty()) {
       std::vector<const Scalar*> operands;
       for (const Scalar* operand : s->operands) operands.push_back(run(operand, masks));
@@ -85,7 +115,7 @@ class Tidier {
   }
 
   bool in_bounds(const Scalar& s) const {
-    if (!s.bindings.empty()) return false;
+    if (addresses_ || !s.bindings.empty()) return false;
     const Buffer& b = work_.buffer(s.buffer);
     for (size_t k = 0; k < s.indices.size(); ++k)
       if (!surely_below(s.indices[k], b.sizes[k])) return false;
@@ -131,6 +161,7 @@ class Tidier {
 
   Work& work_;
   ScalarBuilder& make_;
+  bool addresses_;
   std::unordered_map<std::vector<const Scalar*>, std::unordered_map<const Scalar*, const Scalar*>, MasksHash> known_;
 };
 
@@ -139,7 +170,12 @@ class Tidier {
 const Scalar* tidy(Work& work, const Scalar* body) {
   if (!needs_tidying(body)) return body;
   std::vector<const Scalar*> masks;
-  return Tidier(work).run(body, masks);
+  return Tidier(work, false).run(body, masks);
+}
+
+const Scalar* decide_comparisons(Work& work, const Scalar* body) {
+  std::vector<const Scalar*> masks;
+  return Tidier(work, true).run(body, masks);
 }
 
 }  // namespace braze::schedule
