@@ -28,7 +28,16 @@ def optimize(text, *options):
     return result.stdout
 
 
+def results_of(value):
+    """The tensors that a call returns, in order; None for an undefined one."""
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in results_of(item)]
+    return [value] if value is None or isinstance(value, torch.Tensor) else []
+
+
 def type_text(tensor):
+    if tensor is None:
+        return "undef"
     sizes = ", ".join(map(str, tensor.shape))
     text = f"{DTYPES[tensor.dtype]}[{sizes}]"
     if tensor.stride() != contiguous_strides(tensor.shape):
@@ -80,7 +89,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, inputs):
         super().__init__()
-        self.inputs, self.names, self.lines, self.declared, self.kept = inputs, {}, [], {}, list(inputs)
+        self.inputs, self.names, self.lines, self.declared, self.kept, self.count = inputs, {}, [], {}, list(inputs), 0
         for i, tensor in enumerate(inputs):
             self.names[id(tensor)] = f"%x{i}"
 
@@ -91,12 +100,14 @@ class Recorder(TorchDispatchMode):
         return result
 
     def add(self, op, args, kwargs, result):
-        results = list(tensors_in(result))
+        results = results_of(result)
         self.kept += results      # ids must stay taken
         heads = []
         for tensor in results:
-            self.names[id(tensor)] = f"%{len(self.names)}"
-            heads.append(self.names[id(tensor)])
+            self.count += 1
+            heads.append(f"%{self.count}")
+            if tensor is not None:
+                self.names[id(tensor)] = heads[-1]
         name = str(op).removesuffix(".default")
         if not known(op):
             self.declared[name] = f"op {op._schema}\n"
@@ -224,7 +235,7 @@ def run_graph(text, inputs):
                 packet = getattr(packet, part)
             op = getattr(packet, parts[2] if len(parts) > 2 else "default")
             results = op(*args, **kwargs)
-            results = list(results) if isinstance(results, (list, tuple)) else [results]
+            results = results_of(results)
             for head, type_, result in zip(heads.split(", "), split_types(types), results, strict=True):
                 if type_ != "undef":
                     check_type(type_, result, line.strip())
