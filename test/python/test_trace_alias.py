@@ -140,6 +140,7 @@ CASES = {
     "chained_views": lambda: case(chained_views, R(12)),
     "set_item": lambda: case(set_item, R(3, 4), torch.tensor([2, 0])),
     "masked_write": lambda: case(masked_write, R(3, 4), R(3, 4) > 0),
+    "masked_assignment": lambda: case(lambda x, m: (x.__setitem__(m, -1.0), x * 2)[1], R(3, 4), R(3, 4) > 0),
     "out_argument": lambda: case(outs, R(3), R(3)),
     "constant": lambda: case(constant_is_fresh, R(3)),
     "constant_alone": lambda: case(lambda x: (torch.tensor([1.0, 2.0]), x + 1), R(2)),
@@ -180,6 +181,9 @@ REFUSED = {
     "conjugate": (lambda x: torch.view_as_complex(x).conj(), lambda: (R(3, 2),)),
     "device": (lambda x: x + torch.ones(3, device="cuda"), lambda: (R(3),)),
     "sparse": (lambda x: torch.sparse.mm(x, x), lambda: (R(2, 2).relu().to_sparse(),)),
+    "requires_grad_of_input": (lambda x: (x.requires_grad_(), x.detach() + 1)[1], lambda: (R(3),)),
+    "quantized": (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize(), lambda: (R(3),)),
+    "nested": (lambda x: torch.nested.nested_tensor([x, x]).to_padded_tensor(0.0), lambda: (R(3),)),
     "shape_error": (lambda x, y: x @ y, lambda: (R(2, 3), R(2, 3))),
     "gradient_wanted": (lambda x: x * 2, lambda: (R(3).requires_grad_(),)),
 }
@@ -213,3 +217,38 @@ def test_batch_norm_updates_its_statistics():
         return m, (R(8, 4),), [m]
     traced = check(make)
     assert traced.info["mutations"] == 3      # running mean, running variance, the batch counter
+
+
+def test_one_hot_checks_its_classes():
+    traced = check(lambda: (lambda i: torch.nn.functional.one_hot(i, 5), (torch.tensor([[0, 4], [2, 2]]),)))
+    for bad in (5, -1):
+        with pytest.raises(RuntimeError, match="Class values must be"):
+            traced.run([torch.tensor([[0, bad], [2, 2]])])
+
+
+def test_linear_algebra_checks_its_results():
+    traced = check(lambda: (torch.linalg.inv, (torch.eye(3) * 2,)))
+    with pytest.raises(RuntimeError, match="singular"):
+        traced.run([torch.zeros(3, 3)])
+
+
+@torch.library.custom_op("braze_test::scaled", mutates_args=())
+def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return torch.from_numpy(x.detach().numpy() * factor)
+
+
+@scaled.register_fake
+def _(x, factor):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("braze_test::bump", mutates_args={"x"})
+def bump(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+def test_custom_operators():
+    traced = check(lambda: (lambda x: scaled(x + 1, 2.0) * 3, (R(3),)))
+    assert "braze_test.scaled" in traced.text
+    with pytest.raises(Refused):
+        trace(lambda x: (bump(x), x * 1)[1], (R(3),))

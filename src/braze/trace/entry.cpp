@@ -3,8 +3,15 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/ge.h>
+#include <ATen/ops/lt.h>
 #include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/one_hot.h>
 #include <torch/library.h>
 
 #include <unordered_set>
@@ -130,6 +137,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_kernel(
                                                  training, momentum, eps);
 }
 
+// one_hot reads its operand's extremes on the host to check them; given the number of classes, checks in the graph do.
+at::Tensor one_hot_kernel(DispatchKeySet keys, const at::Tensor& self, int64_t num_classes) {
+  if (current_recorder() == nullptr || num_classes <= 0 || self.scalar_type() != c10::kLong || self.sym_numel() == 0)
+    return at::_ops::one_hot::redispatch(keys & kAfterEntry, self, num_classes);
+  at::_assert_async(self.ge(0).all(), "Class values must be non-negative.");
+  at::_assert_async(self.lt(num_classes).all(), "Class values must be smaller than num_classes.");
+  const at::Tensor classes = at::arange(num_classes, self.options());
+  return self.unsqueeze(-1).eq(classes).to(c10::kLong);
+}
+
 // Other batch norms that update statistics which their schemas call read-only.
 void hidden_mutation_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   if (Recorder* recorder = current_recorder()) {
@@ -173,6 +190,7 @@ void register_kernels() {
   static torch::Library entry(torch::Library::IMPL, "aten", kEntryKey, __FILE__, __LINE__);
   register_mutable_kernels(entry);
   entry.impl("native_batch_norm", TORCH_FN(batch_norm_kernel));
+  entry.impl("one_hot", TORCH_FN(one_hot_kernel));
   for (const char* name : {"cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats"})
     entry.impl(name, torch::CppFunction::makeFromBoxedFunction<&hidden_mutation_kernel>());
   done = true;

@@ -313,6 +313,8 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
     const size_t i = types.size();
     // The meta functions of some backward operators return gradients that nobody asked for; the kernels don't.
     const bool defined = meta.defined() && (i >= mask.size() || mask[i]);
+    if (defined && (meta.layout() != c10::kStrided || meta.is_quantized() || meta.is_nested()))
+      unsupported(info.op->name + " makes a tensor that is not strided");
     types.push_back(defined ? type_of(meta, operands.device) : graph::TensorType{});
     types.back().defined = defined;
     if (defined && (meta.is_conj() || meta.is_neg())) unsupported("lazily conjugated or negated tensors");

@@ -59,7 +59,7 @@ ArgumentKind argument_kind(const c10::Type& type) {
 const std::unordered_set<std::string_view>& untagged_readers() {
   static const std::unordered_set<std::string_view> names = {
       "aten::_pack_padded_sequence", "aten::equal", "aten::nonzero", "aten::_unique2", "aten::unique_consecutive",
-      "aten::unique_dim", "aten::_unique", "aten::masked_select", "aten::allclose", "aten::bincount", "aten::histc",
+      "aten::unique_dim", "aten::_unique", "aten::masked_select", "aten::allclose", "aten::bincount",
       "aten::is_nonzero", "aten::_nested_tensor_from_mask"};
   return names;
 }

@@ -90,6 +90,15 @@ void Session::add_mutation(const at::Tensor& wrapper, Value* input, bool is_base
   recorder_.graph().mutations.push_back({input_index(input), value, true});
 }
 
+// What traced code did to a stand-in beside its contents does not reach the caller's tensor.
+void Session::refuse_autograd_changes() const {
+  for (const StandIn& input : stand_ins_) {
+    if (input.wrapper.requires_grad() != input.real.requires_grad() && input.wrapper.is_leaf())
+      unsupported("requires_grad of an input is changed");
+    if (input.wrapper.grad().defined()) unsupported("the gradient of an input is changed");
+  }
+}
+
 void Session::add_mutations() {
   std::unordered_map<const void*, int> storages;   // real storages of plain inputs
   for (const StandIn& input : stand_ins_)
@@ -311,6 +320,7 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
     size_t n_outputs = objects.size();
     {
       const RecordingScope recording(recorder_);
+      refuse_autograd_changes();
       add_mutations();
       Outputs outputs;
       outputs.n_visible = objects.size();

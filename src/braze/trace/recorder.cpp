@@ -66,6 +66,7 @@ void Recorder::remove_autocast_keys() {
 at::Tensor Recorder::constant(const at::Tensor& real) {
   at::Tensor& known = constant_of_[real.unsafeGetTensorImpl()];
   if (known.defined()) return known;
+  if (at::functionalization::impl::isFunctionalTensor(real)) unsupported("a tensor of another functionalization");
   if (real.layout() != c10::kStrided || real.is_quantized()) unsupported("a constant tensor that is not strided");
   if (real.is_conj() || real.is_neg()) unsupported("a lazily conjugated or negated constant tensor");
   graph::Value* value = graph_->add_input(type_of(real, real.device()), graph::InputKind::Constant);

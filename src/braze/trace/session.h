@@ -66,6 +66,7 @@ class Session final : public capture::TraceSession {
 
   // outputs.cpp
   struct Outputs;
+  void refuse_autograd_changes() const;
   void add_mutations();
   void add_mutation(const at::Tensor& wrapper, graph::Value* input, bool is_base);
   void add_output(const at::Tensor& tensor, Outputs& outputs);
