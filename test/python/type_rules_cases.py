@@ -581,5 +581,95 @@ def pools():
         yield "aten._cdist_forward", (x, y, 2.0, None), {}
 
 
+def derivatives():
+    for dtype in (torch.float32, torch.bfloat16):
+        for g, x in itertools.product(layouts((2, 3, 4), dtype), layouts((2, 3, 4), dtype)):
+            for weight in (None, make((4,), dtype), make((4,))):
+                stats = torch.float32 if weight is not None and weight.dtype != dtype else dtype
+                mean = make((2, 3, 1), stats)
+                yield ("aten.native_layer_norm_backward",
+                       (g, x, [4], mean, mean + 1, weight, weight, [True, True, True]), {})
+            yield ("aten.native_layer_norm_backward",
+                   (g, x, [4], make((2, 3, 1), dtype), make((2, 3, 1), dtype), make((4,), dtype), None,
+                    [False, True, False]), {})
+        for shape in ((2, 6, 4, 5), (2, 6, 4), (2, 6)):
+            for g, x in itertools.product(layouts(shape, dtype), layouts(shape, dtype)):
+                stats = make((6,), dtype) + 1
+                for train in (True, False):
+                    for mask in ([True, True, True], [True, False, False], [False, True, True]):
+                        yield ("aten.native_batch_norm_backward",
+                               (g, x, stats, stats, stats, stats, stats, train, 1e-5, mask), {})
+                        yield ("aten.native_batch_norm_backward",
+                               (g, x, None, stats, stats, stats, stats, train, 1e-5, mask), {})
+        for g, x in itertools.product(layouts((2, 6, 4, 5), dtype), layouts((2, 6, 4, 5), dtype)):
+            for weight in (None, make((6,), dtype)):
+                stats = make((2, 3), dtype)
+                for mask in ([True, True, True], [True, False, False]):
+                    yield "aten.native_group_norm_backward", (g, x, stats, stats, weight, 2, 6, 20, 3, mask), {}
+        for q, g in itertools.product(layouts((2, 3, 4, 8), dtype), list(layouts((2, 3, 4, 8), dtype))[:3]):
+            out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)
+            yield "aten._scaled_dot_product_flash_attention_for_cpu_backward", (g, q, q, q, out, lse, 0.0, False), {}
+        for shape, weight in [((2, 4, 6, 7), (6, 4, 3, 3)), ((2, 4, 9), (6, 4, 3)), ((1, 4, 5, 6, 7), (6, 4, 2, 2, 2))]:
+            n = len(shape) - 2
+            for x, w in itertools.product(layouts(shape, dtype), list(layouts(weight, dtype))[::3]):
+                out = torch.ops.aten.convolution(x, w, None, [1] * n, [0] * n, [1] * n, False, [0] * n, 1)
+                for g in (torch.ones_like(out), out.new_ones(()).expand(out.shape)):
+                    for mask in ([True, True, True], [False, True, False], [True, False, False]):
+                        yield ("aten.convolution_backward",
+                               (g, x, w, [6], [1] * n, [0] * n, [1] * n, False, [0] * n, 1, mask), {})
+    for x in layouts((2, 3, 8, 9)):
+        y, i = torch.ops.aten.max_pool2d_with_indices(x, [2, 2])
+        for g in layouts(tuple(y.shape)):
+            yield "aten.max_pool2d_with_indices_backward", (g, x, [2, 2], [], [0, 0], [1, 1], False, i), {}
+            yield "aten.avg_pool2d_backward", (g, x, [2, 2], [2, 2], [0, 0], False, True, None), {}
+            yield "aten._adaptive_avg_pool2d_backward", (g, x), {}
+            for op in ("upsample_nearest2d_backward", "upsample_bilinear2d_backward"):
+                tail = () if "nearest" in op else (False,)
+                yield f"aten.{op}", (g, [4, 4], [2, 3, 8, 9], *tail), {}
+    for x in layouts((2, 3, 4, 6, 8)):
+        y, i = torch.ops.aten.max_pool3d_with_indices(x, [2, 2, 2])
+        for g in layouts(tuple(y.shape)):
+            yield "aten.max_pool3d_with_indices_backward", (g, x, [2] * 3, [2] * 3, [0] * 3, [1] * 3, False, i), {}
+            yield "aten.avg_pool3d_backward", (g, x, [2] * 3, [2] * 3, [0] * 3, False, True, None), {}
+            yield "aten._adaptive_avg_pool3d_backward", (g, x), {}
+            yield "aten.upsample_nearest3d_backward", (g, [2, 3, 4], [2, 3, 4, 6, 8]), {}
+            yield "aten.upsample_trilinear3d_backward", (g, [2, 3, 4], [2, 3, 4, 6, 8], False), {}
+    for g in layouts((2, 3, 6)):
+        yield "aten.upsample_nearest1d_backward", (g, [6], [2, 3, 4]), {}
+        yield "aten.upsample_linear1d_backward", (g, [6], [2, 3, 4], False), {}
+        for x in layouts((2, 3, 4)):
+            yield "aten.reflection_pad1d_backward", (g, x, [1, 1]), {}
+            yield "aten.replication_pad1d_backward", (g, x, [1, 1]), {}
+    for shape, size in [((2, 3, 4, 5), (2, 3, 5, 8)), ((3, 4, 5), (3, 5, 8))]:
+        for g, x in itertools.product(layouts(size), layouts(shape)):
+            yield "aten.reflection_pad2d_backward", (g, x, [1, 2, 1, 0]), {}
+            yield "aten.replication_pad2d_backward", (g, x, [1, 2, 1, 0]), {}
+    for g, x in itertools.product(layouts((2, 3, 6, 6, 9)), layouts((2, 3, 4, 5, 6))):
+        yield "aten.reflection_pad3d_backward", (g, x, [1, 2, 1, 0, 1, 1]), {}
+        yield "aten.replication_pad3d_backward", (g, x, [1, 2, 1, 0, 1, 1]), {}
+    for x, grid in itertools.product(layouts((2, 3, 4, 5)), layouts((2, 6, 7, 2))):
+        for mask in ([True, True], [False, True]):
+            yield "aten.grid_sampler_2d_backward", (make((2, 3, 6, 7)), x, grid, 0, 0, False, mask), {}
+    for g, x in itertools.product(layouts((2, 2, 3)), layouts((2, 4, 3))):
+        yield "aten.glu_backward", (g, x, 1), {}
+    for g, x in itertools.product(layouts((2, 3)), layouts((2, 3))):
+        for op in ("smooth_l1_loss_backward", "huber_loss_backward"):
+            for reduction in (0, 1):
+                yield f"aten.{op}", (g if reduction == 0 else make(()), x, make((2, 3)), reduction, 1.0), {}
+        yield "aten.hardshrink_backward", (g, x, 0.5), {}
+        yield "aten.log_sigmoid_backward", (g, x, make((2, 3))), {}
+    for x in layouts((2, 3, 4, 5)):
+        target, total = make((2, 4, 5), torch.int64), torch.tensor(3.0)
+        for reduction in (0, 1):
+            yield "aten.nll_loss2d_forward", (x, target, None, reduction, -100), {}
+            yield ("aten.nll_loss2d_backward",
+                   (make((2, 4, 5)) if reduction == 0 else make(()), x, target, None, reduction, -100, total), {})
+    for g in layouts((3, 4)):
+        yield "aten.diagonal_backward", (make((3,)), [3, 4], 0, 0, 1), {}
+        yield "aten.unfold_backward", (make((3, 2, 3)), [3, 4], 1, 3, 1), {}
+        yield "aten.slice_backward", (g, [5, 4], 0, 1, 4, 1), {}
+        yield "aten.select_backward", (g, [3, 2, 4], 1, 1), {}
+
+
 FAMILIES = {f.__name__: f for f in
-            (pointwise, views, reductions, factories, indexing, joins, products, convolutions, norms, pools)}
+            (pointwise, views, reductions, factories, indexing, joins, products, convolutions, norms, pools, derivatives)}

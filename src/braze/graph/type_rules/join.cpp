@@ -183,6 +183,7 @@ Types pad(const Call& call) {
 Types pad_backward(const Call& call) {
   const TensorType* self = call.tensor(1);
   TensorType out = contiguous_type(self->dtype, self->sizes, self->device);
+  out.strides = strides_of_format(out.sizes, suggested_format(call, *self));
   return one(std::move(out));
 }
 

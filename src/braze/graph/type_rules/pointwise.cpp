@@ -362,7 +362,12 @@ Types complex(const Call& call) {
 
 Types binary_grad(const Call& call) {
   Operands operands = operands_of(call, false);
-  if (call.op.id == OpId::log_sigmoid_backward) operands.pop_back();   // the buffer is no iterator operand's shape
+  if (call.op.id == OpId::log_sigmoid_backward) {
+    const TensorType& grad = *operands[0];
+    if (!accepts(call, grad.dtype) || operands[1]->dtype != grad.dtype || !call.same(grad.sizes, operands[1]->sizes))
+      return unsupported(call, "operands");
+    return fresh_like(call, grad, grad.dtype);
+  }
   // Iterated as (self, gradient).
   if (call.op.id == OpId::threshold_backward || call.op.id == OpId::leaky_relu_backward)
     std::swap(operands[0], operands[1]);

@@ -164,7 +164,9 @@ Types upsample(const Call& call) {
 
 Types upsample_backward(const Call& call) {
   const TensorType* grad = call.tensor(0);
-  return one(in_format_of(call, *grad, call.exprs(2)));
+  const Shape sizes = call.exprs(2);
+  if (call.op.id == OpId::upsample_nearest3d_backward) return one(contiguous_type(grad->dtype, sizes, grad->device));
+  return one(in_format_of(call, *grad, sizes));
 }
 
 Types grid_sampler(const Call& call) {

@@ -274,6 +274,15 @@ Types nll_loss_forward(const Call& call) {
   return out;
 }
 
-Types nll_loss_backward(const Call& call) { return one(like(*call.tensor(1))); }
+Types nll_loss_backward(const Call& call) {
+  const TensorType* self = call.tensor(1);
+  TensorType out = like(*self);
+  // The image kernel makes its result in the operand's layout, and then wants a contiguous one.
+  if (call.op.id == OpId::nll_loss2d_backward) {
+    out.strides = preserved_strides(call, *self);
+    if (!is_contiguous(call, out)) return unsupported(call, "layout");
+  }
+  return one(std::move(out));
+}
 
 }  // namespace braze::graph::rules
