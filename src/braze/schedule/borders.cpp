@@ -12,7 +12,7 @@ namespace {
 using loop::Axis;
 
 constexpr size_t kMostParts = 9;
-constexpr size_t kMostNodes = 400;     // over all parts
+constexpr size_t kMostNodes = 800;     // over all parts
 
 class BorderSplitter {
  public:
@@ -28,17 +28,18 @@ class BorderSplitter {
     }
     if (!has_masked_load_) return;
     size_t parts = 1;
-    size_t first = nest_.rows.size();
+    first_ = nest_.rows.size();
     for (size_t k = 0; k < nest_.rows.size(); ++k) {
       cuts_.push_back(cuts_of(nest_.rows[k]));
       parts *= cuts_.back().size() + 1;
-      if (!cuts_.back().empty()) first = std::min(first, k);
+      if (!cuts_.back().empty()) first_ = std::min(first_, k);
     }
     if (parts == 1 || parts > kMostParts || nodes_ * parts > kMostNodes) return;
-    const std::vector<Axis> outer(nest_.rows.begin(), nest_.rows.begin() + static_cast<ptrdiff_t>(first));
+    const std::vector<Axis> outer(nest_.rows.begin(), nest_.rows.begin() + static_cast<ptrdiff_t>(first_));
     if (work_.hint_numel(outer) < 2.0 * work_.target.threads) return;
     std::vector<NestStage> stages;
-    make(first, {}, {}, stage, stages);
+    parts_.resize(nest_.rows.size());
+    make(first_, stage, stages);
     nest_.rows = outer;
     nest_.stages = std::move(stages);
     nest_.kind = NestKind::Window;
@@ -76,36 +77,40 @@ class BorderSplitter {
     return out;
   }
 
-  // One stage for each combination of parts of the axes from `k` on.
-  void make(size_t k, Substitution symbols, std::vector<Axis> loops, const NestStage& whole, std::vector<NestStage>& out) {
+  // One stage for each combination of parts of the axes from `k` on; parts_[k] is the part chosen for axis k.
+  void make(size_t k, const NestStage& whole, std::vector<NestStage>& out) {
     if (k == nest_.rows.size()) {
-      NestStage stage;
-      stage.loops = std::move(loops);
-      for (const Store& store : whole.stores) {
-        Store part = store;
-        part.address = sym::substitute(store.address, symbols);
-        part.value = decide_comparisons(work_, work_.scalars.rewrite(store.value, symbols));
-        stage.stores.push_back(std::move(part));
-      }
-      out.push_back(std::move(stage));
+      out.push_back(part_of(whole));
       return;
     }
-    const Axis& axis = nest_.rows[k];
-    std::vector<int64_t> bounds{0};
-    bounds.insert(bounds.end(), cuts_[k].begin(), cuts_[k].end());
-    for (size_t part = 0; part < bounds.size(); ++part) {
-      const Expr begin = bounds[part];
-      const Expr length = (part + 1 < bounds.size() ? Expr(bounds[part + 1]) : axis.extent) - begin;
-      Substitution s = symbols;
-      std::vector<Axis> own = loops;
-      if (length == Expr(1)) {
-        s.emplace_back(axis.symbol, begin);
-      } else {
-        own.push_back({work_.context.fresh_index("l", length), length});
-        s.emplace_back(axis.symbol, begin + own.back().symbol);
-      }
-      make(k + 1, std::move(s), std::move(own), whole, out);
+    for (size_t part = 0; part <= cuts_[k].size(); ++part) {
+      parts_[k] = part;
+      make(k + 1, whole, out);
     }
+  }
+
+  NestStage part_of(const NestStage& whole) {
+    NestStage stage;
+    Substitution symbols;
+    for (size_t k = first_; k < nest_.rows.size(); ++k) {
+      const Axis& axis = nest_.rows[k];
+      const size_t part = parts_[k];
+      const Expr begin = part == 0 ? Expr(0) : Expr(cuts_[k][part - 1]);
+      const Expr length = (part < cuts_[k].size() ? Expr(cuts_[k][part]) : axis.extent) - begin;
+      if (length == Expr(1)) {
+        symbols.emplace_back(axis.symbol, begin);
+      } else {
+        stage.loops.push_back({work_.context.fresh_index("l", length), length});
+        symbols.emplace_back(axis.symbol, begin + stage.loops.back().symbol);
+      }
+    }
+    for (const Store& store : whole.stores) {
+      Store part = store;
+      part.address = sym::substitute(store.address, symbols);
+      part.value = decide_comparisons(work_, work_.scalars.rewrite(store.value, symbols));
+      stage.stores.push_back(std::move(part));
+    }
+    return stage;
   }
 
   Work& work_;
@@ -114,6 +119,8 @@ class BorderSplitter {
   bool has_masked_load_ = false;
   size_t nodes_ = 0;
   std::vector<std::vector<int64_t>> cuts_;   // by row
+  std::vector<size_t> parts_;                // likewise
+  size_t first_ = 0;                         // the first row that is cut
 };
 
 }  // namespace

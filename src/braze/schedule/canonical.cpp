@@ -122,7 +122,7 @@ class KernelMaker {
     const Expr extent = divisor(axis.extent);
     const Expr made = mentions_axis(axis.extent) ? extent : size(axis.extent, 1);
     const Expr symbol = kernel().context->index(fmt::format("{}{}", prefix, next++), made);
-    axes_[axis.symbol] = symbol;
+    CHECK(axes_.emplace(axis.symbol, symbol).second, "an axis of two loops: " << axis.symbol);
     return {symbol, made, axis.role};
   }
 

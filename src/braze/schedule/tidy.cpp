@@ -1,6 +1,7 @@
 #include "braze/schedule/tidy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 namespace braze::schedule {
@@ -95,6 +96,8 @@ class Tidier {
     } else if (!s->operands.empty()) {
       std::vector<const Scalar*> operands;
       for (const Scalar* operand : s->operands) operands.push_back(run(operand, masks));
+      for (size_t k = 0; k < 2 && operands.size() == 2; ++k)
+        if (is_neutral(s->op, *operands[k])) return known_[masks].emplace(s, operands[1 - k]).first->second;
       if (!std::ranges::equal(operands, s->operands)) out = make_.apply(s->op, s->dtype, operands);
     }
     known_[masks].emplace(s, out);
@@ -106,6 +109,12 @@ class Tidier {
     if (condition->op == ScalarOp::BitAnd && condition->dtype == DType::Bool)
       for (const Scalar* operand : condition->operands) add_conjuncts(operand, masks);
     if (std::ranges::find(masks, condition) == masks.end()) masks.push_back(condition);
+  }
+
+  // Padding that never wins.
+  static bool is_neutral(ScalarOp op, const Scalar& s) {
+    if (s.op != ScalarOp::Constant || !is_floating(s.dtype) || !std::isinf(s.real)) return false;
+    return op == ScalarOp::Maximum ? s.real < 0 : op == ScalarOp::Minimum && s.real > 0;
   }
 
   static bool holds(const Scalar* condition, const std::vector<const Scalar*>& masks) {

@@ -226,6 +226,28 @@ TEST_CASE("padded pooling of a normalised image: per-channel values stay out of 
   CHECK(text.find("rsqrt") == text.rfind("rsqrt"));
 }
 
+TEST_CASE("padded pooling is cut at its border; the inside has no masks") {
+  Loops l;
+  const int32_t x = l.input(DType::F32, {2, 3, 9, 11});
+  l.output(l.reduction(ReduceOp::Max, DType::F32, {2, 3, 5, 6}, {3, 3}, [&](auto& at) {
+    const Expr row = at[2] * 2 + at[4] - 1, column = at[3] * 2 + at[5] - 1;
+    const auto holds = [&](ScalarOp op, Expr e, int64_t n) {
+      const Scalar* i = l.make().index(e);
+      return l.make().apply(op, DType::Bool, {i, l.num(i, static_cast<double>(n))});
+    };
+    const auto both = [&](const Scalar* a, const Scalar* b) { return l.make().apply(ScalarOp::BitAnd, DType::Bool, {a, b}); };
+    const Scalar* mask = both(both(holds(ScalarOp::Ge, row, 0), holds(ScalarOp::Lt, row, 9)),
+                              both(holds(ScalarOp::Ge, column, 0), holds(ScalarOp::Lt, column, 11)));
+    const Scalar* low = l.make().constant(DType::F32, -std::numeric_limits<double>::infinity());
+    return l.make().load_masked(x, DType::F32, {at[0], at[1], row, column}, {}, mask, low);
+  }));
+  Check check{l};
+  CHECK(check.run() == "");
+  CHECK(check.launches() == 1);
+  CHECK(check.kernel(0).stages.size() == 9);
+  CHECK(schedule::print(check.kernel(0)).find(" if ") == std::string::npos);
+}
+
 TEST_CASE("rows of a table at consecutive positions are plain loads") {
   Loops l;
   const int32_t table = l.input(DType::F32, {40, 16}), x = l.input(DType::F32, {8, 16});
