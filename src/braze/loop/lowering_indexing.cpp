@@ -139,6 +139,18 @@ bool lower_index(Lowering& l, const Node& node, ScalarOp) {
   return true;
 }
 
+// Of the row-major positions of self.
+bool lower_take(Lowering& l, const Node& node, ScalarOp) {
+  const Value *self = self_of(node), *index = node.argument("index").as<Value*>();
+  if (!is_index_type(index->type.dtype)) return false;
+  l.pointwise(node, [&](const Indices& at) {
+    std::vector<Binding> bindings;
+    const Expr flat = l.computed_index(l.load(index, at), graph::numel(self->type.sizes), true, bindings);
+    return l.load(self, unflatten(flat, self->type.sizes), bindings);
+  });
+  return true;
+}
+
 // ---- Stores
 
 namespace {

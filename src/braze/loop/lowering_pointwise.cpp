@@ -149,6 +149,38 @@ bool lower_degrees(Lowering& l, const Node& node, ScalarOp) {
   return true;
 }
 
+// To a power of ten: x * 10^d, rounded, and back.
+bool lower_round_decimals(Lowering& l, const Node& node, ScalarOp op) {
+  const DType dtype = result_dtype(node);
+  const auto decimals = graph::integer(node, "decimals");
+  if (!decimals || !is_floating(dtype)) return false;
+  const double power = std::pow(10.0, static_cast<double>(std::abs(*decimals)));
+  l.pointwise(node, [&](const Indices& at) {
+    const Term x = l.operand(first(node), at);
+    return *decimals >= 0 ? (x * power).apply(op) / power : (x / power).apply(op) * power;
+  });
+  return true;
+}
+
+bool lower_sinc(Lowering& l, const Node& node, ScalarOp op) {
+  const DType dtype = result_dtype(node), inner = compute_type(dtype);
+  l.pointwise(node, [&](const Indices& at) {
+    const Term x = l.operand(first(node), at, dtype).cast(inner) * std::numbers::pi;
+    return where(x == 0.0, 1.0, x.apply(op) / x);
+  });
+  return true;
+}
+
+bool lower_entr(Lowering& l, const Node& node, ScalarOp) {
+  const DType dtype = result_dtype(node);
+  l.pointwise(node, [&](const Indices& at) {
+    const Term x = l.operand(first(node), at, dtype);
+    const Term below = where(x == 0.0, 0.0, x.constant(-std::numeric_limits<double>::infinity()));
+    return where(is_nan(x), x, where(x > 0.0, -x * log(x), below));
+  });
+  return true;
+}
+
 bool lower_copy(Lowering& l, const Node& node, ScalarOp) {
   l.pointwise(node, [&](const Indices& at) { return l.operand(first(node), at, result_dtype(node)); });
   return true;
@@ -398,6 +430,19 @@ bool lower_addcmul(Lowering& l, const Node& node, ScalarOp op) {
     const Term b = l.operand(node.arguments.at(2), at, dtype).cast(inner);
     const Term scaled = l.number(value, inner) * a;
     return self + scaled.apply(op, b);
+  });
+  return true;
+}
+
+// beta * self + alpha * the outer product; a beta of 0 leaves self unread.
+bool lower_addr(Lowering& l, const Node& node, ScalarOp) {
+  const DType dtype = result_dtype(node);
+  if (dtype == DType::Bool) return false;
+  l.pointwise(node, [&](const Indices& at) {
+    const Term a = l.operand(second(node), {at[0]}, dtype), b = l.operand(node.arguments.at(2), {at[1]}, dtype);
+    const Term product = l.number(node, "alpha", dtype) * a * b;
+    if (graph::number(node, "beta") == 0.0) return product;
+    return l.number(node, "beta", dtype) * l.operand(first(node), at, dtype) + product;
   });
   return true;
 }

@@ -1,6 +1,7 @@
 // Pooling windows and resampling.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -13,39 +14,43 @@ namespace {
 const Value* self_of(const Node& node) { return node.arguments.at(0).as<Value*>(); }
 DType result_dtype(const Node& node, size_t k = 0) { return node.result(k)->type.dtype; }
 
+// Over the last axes of an image: two or three.
 struct Window {
-  std::array<int64_t, 2> kernel, stride, padding, dilation;
+  std::vector<int64_t> kernel, stride, padding, dilation;
+  size_t n_axes() const { return kernel.size(); }
 };
 
-std::optional<std::array<int64_t, 2>> pair_of(const Node& node, std::string_view name) {
+// One number for each axis; a single one counts for all.
+std::optional<std::vector<int64_t>> per_axis(const Node& node, std::string_view name, size_t n_axes) {
   const auto values = graph::integers(node, name);
-  if (!values || values->empty() || values->size() > 2) return std::nullopt;
-  return std::array{values->front(), values->back()};
+  if (!values || (values->size() != 1 && values->size() != n_axes)) return std::nullopt;
+  return values->size() == 1 ? std::vector(n_axes, values->front()) : *values;
 }
 
-std::optional<Window> window_of(const Node& node) {
-  const auto kernel = pair_of(node, "kernel_size"), padding = pair_of(node, "padding");
+std::optional<Window> window_of(const Node& node, size_t n_axes) {
+  const auto kernel = per_axis(node, "kernel_size", n_axes), padding = per_axis(node, "padding", n_axes);
   if (!kernel || !padding) return std::nullopt;
-  const auto stride = pair_of(node, "stride");
-  Window out{*kernel, stride.value_or(*kernel), *padding, {1, 1}};
+  const auto stride = per_axis(node, "stride", n_axes);
+  Window out{*kernel, stride.value_or(*kernel), *padding, std::vector<int64_t>(n_axes, 1)};
   if (node.op->argument_index("dilation") >= 0) {
-    const auto dilation = pair_of(node, "dilation");
+    const auto dilation = per_axis(node, "dilation", n_axes);
     if (!dilation) return std::nullopt;
     out.dilation = *dilation;
   }
   return out;
 }
 
-// Element (r0, r1) of the window at `at`; `otherwise` outside of the image.
+size_t n_axes_of(const Node& node) { return node.op->name.find("3d") != std::string::npos ? 3 : 2; }
+
+// Element r of the window at `at`; `otherwise` outside of the image.
 Term window_element(Lowering& l, const Value* self, const Window& w, const Indices& at, const Indices& r,
                     Term otherwise) {
   Indices place = at;
   Term inside = l.constant_int(DType::Bool, 1);
-  for (size_t k = 0; k < 2; ++k) {
-    const size_t dim = at.size() - 2 + k;
-    const Expr size = self->type.sizes[dim];
+  for (size_t k = 0; k < w.n_axes(); ++k) {
+    const size_t dim = at.size() - w.n_axes() + k;
     place[dim] = at[dim] * Expr(w.stride[k]) - Expr(w.padding[k]) + r[k] * Expr(w.dilation[k]);
-    inside = inside & l.less_equal(0, place[dim]) & l.less(place[dim], size);
+    inside = inside & l.less_equal(0, place[dim]) & l.less(place[dim], self->type.sizes[dim]);
   }
   return l.load_masked(self, place, inside, otherwise);
 }
@@ -55,7 +60,7 @@ void window_reduction(Lowering& l, Buffer& buffer, const Value* self, const Wind
   buffer.kind = BufferKind::Reduction;
   buffer.reduce = op;
   buffer.accumulate = accumulate;
-  buffer.reduce_axes = l.axes({Expr(w.kernel[0]), Expr(w.kernel[1])}, "r");
+  buffer.reduce_axes = l.axes(Shape(w.kernel.begin(), w.kernel.end()), "r");
   const Term otherwise = l.constant(self->type.dtype, outside);
   const Indices r = l.indices_of(buffer.reduce_axes);
   buffer.body = window_element(l, self, w, at, r, otherwise).cast(accumulate).scalar();
@@ -69,11 +74,12 @@ double lowest(DType dtype) {
 
 }  // namespace
 
-bool lower_max_pool2d(Lowering& l, const Node& node, ScalarOp) {
+bool lower_max_pool(Lowering& l, const Node& node, ScalarOp) {
   const Value* self = self_of(node);
-  const auto w = window_of(node);
+  const size_t n_axes = n_axes_of(node);
+  const auto w = window_of(node, n_axes);
   const DType dtype = self->type.dtype, inner = compute_type(dtype);
-  if (!w || dtype == DType::Bool || self->type.dim() < 3) return false;
+  if (!w || dtype == DType::Bool || self->type.sizes.size() <= n_axes) return false;
   l.define(node, [&](Buffer& buffer, const Indices& at) {
     window_reduction(l, buffer, self, *w, at, ReduceOp::Max, inner, lowest(dtype));
   });
@@ -84,12 +90,16 @@ bool lower_max_pool2d(Lowering& l, const Node& node, ScalarOp) {
     window_reduction(l, buffer, self, *w, at, ReduceOp::ArgMax, inner, lowest(dtype));
   });
   l.pointwise(node, [&](const Indices& at) {
-    const Term place = l.load(within, at);
-    const Term columns = place.constant(static_cast<double>(w->kernel[1]));
-    const Term part[] = {place.apply(ScalarOp::TruncDiv, columns), place.apply(ScalarOp::Fmod, columns)};
+    Term place = l.load(within, at);
+    std::vector<Term> part(n_axes, place);
+    for (size_t k = n_axes; k-- > 0;) {
+      const Term size = place.constant(static_cast<double>(w->kernel[k]));
+      part[k] = k == 0 ? place : place.apply(ScalarOp::Fmod, size);
+      place = place.apply(ScalarOp::TruncDiv, size);
+    }
     Term flat = place.constant(0);
-    for (size_t k = 0; k < 2; ++k) {
-      const size_t dim = at.size() - 2 + k;
+    for (size_t k = 0; k < n_axes; ++k) {
+      const size_t dim = at.size() - n_axes + k;
       const Term first = l.index(at[dim] * Expr(w->stride[k]) - Expr(w->padding[k]));
       const Term along = maximum(first + part[k] * static_cast<double>(w->dilation[k]), 0.0);
       flat = flat * l.index(self->type.sizes[dim]) + along;
@@ -99,24 +109,27 @@ bool lower_max_pool2d(Lowering& l, const Node& node, ScalarOp) {
   return true;
 }
 
-bool lower_avg_pool2d(Lowering& l, const Node& node, ScalarOp) {
+bool lower_avg_pool(Lowering& l, const Node& node, ScalarOp) {
   const Value* self = self_of(node);
-  const auto w = window_of(node);
+  const size_t n_axes = n_axes_of(node);
+  const auto w = window_of(node, n_axes);
   const DType dtype = result_dtype(node), inner = compute_type(dtype);
-  if (!w || !is_floating(dtype) || self->type.dim() < 3) return false;
+  if (!w || !is_floating(dtype) || self->type.sizes.size() <= n_axes) return false;
   if (!l.is_used(node.result())) return true;
   const Located sum = l.intermediate_buffer(node, inner, node.result()->type.sizes, [&](Buffer& buffer, const Indices& at) {
     window_reduction(l, buffer, self, *w, at, ReduceOp::Sum, inner, 0);
   });
   const bool with_padding = graph::boolean(node, "count_include_pad"), ceil_mode = graph::boolean(node, "ceil_mode");
-  const bool padded = w->padding[0] != 0 || w->padding[1] != 0;
+  const bool padded = std::ranges::any_of(w->padding, [](int64_t n) { return n != 0; });
   const auto given = graph::integer(node, "divisor_override");
   l.pointwise(node, [&](const Indices& at) {
-    Expr count = given.value_or(w->kernel[0] * w->kernel[1]);
+    Expr count = 1;
+    for (const int64_t n : w->kernel) count = count * Expr(n);
+    if (given) count = *given;
     if (!given && (ceil_mode || (padded && !with_padding))) {
       count = 1;
-      for (size_t k = 0; k < 2; ++k) {
-        const size_t dim = at.size() - 2 + k;
+      for (size_t k = 0; k < n_axes; ++k) {
+        const size_t dim = at.size() - n_axes + k;
         const Expr size = self->type.sizes[dim];
         Expr begin = at[dim] * Expr(w->stride[k]) - Expr(w->padding[k]);
         Expr end = sym::min(begin + Expr(w->kernel[k]), size + Expr(w->padding[k]));
@@ -201,21 +214,23 @@ bool lower_upsample_nearest(Lowering& l, const Node& node, ScalarOp) {
   return true;
 }
 
-bool lower_upsample_bilinear2d(Lowering& l, const Node& node, ScalarOp) {
+// Linear in one to three axes: along each, two neighbours and their weights.
+bool lower_upsample_linear(Lowering& l, const Node& node, ScalarOp) {
   const Value* self = self_of(node);
   const Shape &from = self->type.sizes, &to = node.result()->type.sizes;
   const DType dtype = result_dtype(node), inner = compute_type(dtype);
-  if (!is_floating(dtype) || from.size() != 4) return false;
+  if (!is_floating(dtype) || from.size() < 3) return false;
+  const size_t n_axes = from.size() - 2;
   const bool align = graph::boolean(node, "align_corners");
+  struct Along {
+    Expr low, high;
+    Term low_weight, high_weight;
+  };
   l.pointwise(node, [&](const Indices& at) {
-    struct Along {
-      Expr low, high;
-      Term low_weight, high_weight;
-    };
     std::vector<Binding> bindings;
+    const Term one = l.constant(inner, 1);
     const auto along = [&](size_t axis) -> Along {
       const size_t dim = axis + 2;
-      const Term one = l.constant(inner, 1);
       if (from[dim] == to[dim]) return {at[dim], at[dim], one, l.constant(inner, 0)};
       const Term i = l.index(at[dim]).cast(inner);
       Term source = i;
@@ -224,7 +239,7 @@ bool lower_upsample_bilinear2d(Lowering& l, const Node& node, ScalarOp) {
                                               : l.index(from[dim] - 1).cast(inner) / l.index(to[dim] - 1).cast(inner);
         source = i * scale;
       } else {
-        source = maximum(source_scale(l, node, axis, 2, from[dim], to[dim], inner) * (i + 0.5) - 0.5, 0.0);
+        source = maximum(source_scale(l, node, axis, n_axes, from[dim], to[dim], inner) * (i + 0.5) - 0.5, 0.0);
       }
       const Term last = l.index(from[dim] - 1);
       const Term low = minimum(source.cast(DType::I64), last);
@@ -233,13 +248,41 @@ bool lower_upsample_bilinear2d(Lowering& l, const Node& node, ScalarOp) {
       return {l.computed_index(low, from[dim], false, bindings), l.computed_index(high, from[dim], false, bindings),
               one - weight, weight};
     };
-    const Along h = along(0), w = along(1);
-    const auto row = [&](Expr y) {
-      const Term left = l.load(self, {at[0], at[1], y, w.low}, bindings).cast(inner);
-      const Term right = l.load(self, {at[0], at[1], y, w.high}, bindings).cast(inner);
-      return w.low_weight * left + w.high_weight * right;
+    std::vector<Along> axes;
+    for (size_t axis = 0; axis < n_axes; ++axis) axes.push_back(along(axis));
+    const std::function<Term(size_t, Indices)> interpolate = [&](size_t axis, Indices place) -> Term {
+      if (axis == n_axes) return l.load(self, place, bindings).cast(inner);
+      const Along& a = axes[axis];
+      place[axis + 2] = a.low;
+      const Term low = interpolate(axis + 1, place);
+      if (from[axis + 2] == to[axis + 2]) return low;
+      place[axis + 2] = a.high;
+      return a.low_weight * low + a.high_weight * interpolate(axis + 1, place);
     };
-    return h.low_weight * row(h.low) + h.high_weight * row(h.high);
+    return interpolate(0, at);
+  });
+  return true;
+}
+
+// Columns of windows: element (c, i, j) of window number `at.back()`.
+bool lower_im2col(Lowering& l, const Node& node, ScalarOp) {
+  const Value* self = self_of(node);
+  const Shape& sizes = self->type.sizes;
+  const auto w = window_of(node, 2);
+  if (!w || sizes.size() < 3) return false;
+  const size_t rank = sizes.size();
+  const Expr across = floor_div(sizes[rank - 1] + Expr(2 * w->padding[1] - w->dilation[1] * (w->kernel[1] - 1) - 1),
+                                Expr(w->stride[1])) + 1;
+  const DType dtype = result_dtype(node);
+  l.pointwise(node, [&](const Indices& at) {
+    const Expr row = at[at.size() - 2], window = at.back();
+    const Expr rows(w->kernel[0]), columns(w->kernel[1]);
+    Indices place(at.begin(), at.end() - 2);
+    place.push_back(floor_div(row, rows * columns));
+    place.push_back(floor_div(window, across));
+    place.push_back(mod(window, across));
+    const Indices r{mod(floor_div(row, columns), rows), mod(row, columns)};
+    return window_element(l, self, *w, place, r, l.constant(dtype, 0));
   });
   return true;
 }
