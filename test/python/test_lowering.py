@@ -158,6 +158,12 @@ def test_numbers_and_choices(dtype, tmp_path):
         cases.add(aten.threshold, x, 0.5, value)
     cases.add(aten.elu, x, 1.3, 0.7, 0.9)
     cases.add(aten.softplus, x, 2.0, 3.0)
+    cases.add(aten.special_entr, x)
+    cases.add(aten.sinc, x[torch.isfinite(x)])
+    for decimals in (0, 1, -1):
+        cases.add(aten.round, x, decimals=decimals)
+    if dtype != torch.bool:
+        cases.add(aten.addr, x[:4, None] * x[:5], x[:4], x[:5], beta=2, alpha=3)
     cases.add(aten.hardtanh, x, -2, 3)
     cases.add(aten._prelu_kernel, x, x.flip(0))
     for approximate in ("none", "tanh"):   # ATen's own gelu is not a number at infinity
@@ -218,7 +224,12 @@ def test_reductions_and_windows(dtype, tmp_path):
                            ([3, 3], [2, 2], [1, 1], [1, 1], True)):
                 cases.add(aten.max_pool2d_with_indices, picture, *window)
                 backward(cases, picture, *window)
+        if dtype in (torch.float32, torch.float64):   # ATen keeps weights of 16-bit images in 16 bits
+            cases.add(aten.upsample_linear1d, picture[0], [20], False)
+            cases.add(aten.upsample_trilinear3d, picture[None], [5, 9, 4], True)
         if dtype.is_floating_point:
+            cases.add(aten.avg_pool3d, picture, [2, 3, 3], [1, 2, 2], [1, 1, 1], True, False)
+            cases.add(aten.max_pool3d_with_indices, picture, [2, 3, 3], [1, 2, 2], [1, 1, 1])
             for window in (([3, 3], [2, 2], [1, 1]), ([2, 3],), ([3, 2], [2, 1], [1, 1], True),
                            ([3, 3], [2, 2], [1, 1], True, False), ([3, 3], [2, 2], [1, 1], False, False, 5)):
                 cases.add(aten.avg_pool2d, picture, *window)
@@ -275,6 +286,8 @@ def test_moves_and_indices(dtype, tmp_path):
         cases.add(aten.index_copy, x, 2, torch.tensor([0, 2, 1]), x[:, :, :3])
         cases.add(aten.index_fill, x, 2, torch.tensor([0, -1]), 1)
         cases.add(aten.embedding, x[0, 0], few.abs())
+        cases.add(aten.take, x, torch.tensor([[0, -1], [30, 17]]))
+        cases.add(aten.im2col, x, [2, 3], [1, 2], [1, 0], [2, 1])
         cases.add(aten.index_select, x, 2, torch.tensor([1, 0, 0]))
         cases.add(aten.cat, [x, x[:, :2], x[:, :0]], 1)
         cases.add(aten.stack, [x, x], 2)
