@@ -1,6 +1,9 @@
 #include "braze/capture/entry_cache.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "braze/capture/guard_constant.h"
 #include "braze/capture/guard_object.h"
@@ -25,8 +28,9 @@ struct EntryCache::Shape {
   std::vector<std::shared_ptr<const Entry>> entries;
   std::vector<Failure> failures;
   std::vector<std::pair<std::string, int64_t>> dynamic_dims;
+  bool sizes_stay_static = false;   // a trace with symbolic sizes failed where one without succeeded
   int compiled = 0, failed = 0;
-  bool tracing = false;
+  std::atomic<bool> tracing = false;
   std::string failing_guard;        // the last one
 };
 
@@ -62,6 +66,14 @@ uint64_t fingerprint_of(const Call& call) {
     else if (is_value_constant(argument)) h = mix(h, hash_constant(argument));
   }
   return h;
+}
+
+// Until the trace of another thread ends.
+void wait_without_gil(const std::atomic<bool>& tracing) {
+  PyThreadState* const state = PyEval_SaveThread();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (tracing && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  PyEval_RestoreThread(state);
 }
 
 // The callee is known by identity, but its code may be replaced.
@@ -173,26 +185,42 @@ std::optional<Skip> EntryCache::reason_to_skip(Shape& shape, const Call& call, u
   return std::nullopt;
 }
 
+CaptureOutcome EntryCache::trace(Shape& shape, const Call& call, bool symbolic, bool& internal) const {
+  TraceOptions trace_options = options_.trace;
+  trace_options.dynamic = symbolic && options_.trace.dynamic;
+  if (symbolic) trace_options.dynamic_dims = shape.dynamic_dims;
+  CaptureOutcome outcome = CaptureFailure{};
+  shape.tracing = true;
+  try {
+    outcome = tracer_({call.callee, call.args, call.n_positional, call.kwnames}, trace_options);
+  } catch (const std::exception& error) {   // a bug of ours; also what libtorch throws where no one expected it
+    internal = true;
+    outcome = CaptureFailure{.reason = std::string("internal error: ") + error.what()};
+  }
+  shape.tracing = false;
+  return outcome;
+}
+
 std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call& call, Fetched& fetched) {
   Shape* found = shape_of(call);
   if (found == nullptr) found = &add_shape(call);
   // clear() may run while the trace lets other threads in: this call keeps its shape.
   const std::shared_ptr<Shape> shape = *std::find_if(shapes_.begin(), shapes_.end(), [&](const auto& s) { return s.get() == found; });
+  if (shape->tracing && options_.wait_for_others) {
+    wait_without_gil(shape->tracing);
+    if (auto entry = find(call, fetched)) return entry;
+  }
   const uint64_t fingerprint = fingerprint_of(call);
   if (auto skip = reason_to_skip(*shape, call, fingerprint)) return std::move(*skip);
 
-  TraceOptions trace = options_.trace;
-  trace.dynamic_dims = shape->dynamic_dims;
   bool internal = false;
-  CaptureOutcome outcome = CaptureFailure{};
-  shape->tracing = true;
-  try {
-    outcome = tracer_({call.callee, call.args, call.n_positional, call.kwnames}, trace);
-  } catch (const std::exception& error) {   // a bug of ours; also what libtorch throws where no one expected it
-    internal = true;
-    outcome = CaptureFailure{.reason = std::string("internal error: ") + error.what()};
+  const bool symbolic = options_.trace.dynamic || (!shape->dynamic_dims.empty() && !shape->sizes_stay_static);
+  CaptureOutcome outcome = trace(*shape, call, symbolic, internal);
+  if (symbolic && std::holds_alternative<CaptureFailure>(outcome) && PyErr_Occurred() == nullptr) {
+    internal = false;
+    outcome = trace(*shape, call, false, internal);
+    if (std::holds_alternative<Segment>(outcome)) shape->sizes_stay_static = true;
   }
-  shape->tracing = false;
 
   if (auto* segment = std::get_if<Segment>(&outcome)) {
     auto entry = std::make_shared<Entry>();

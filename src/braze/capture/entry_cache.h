@@ -2,7 +2,8 @@
 //
 // Entries are kept per call shape (number of positionals, keyword names), the most recently used first. A call that
 // fits none is traced, until a shape has `recompile_limit` entries. One call at a time traces a shape; others run
-// eagerly meanwhile. A size that made an entry unfit is symbolic in the next trace. Everything here needs the GIL.
+// eagerly meanwhile, or wait. A size that made an entry unfit is symbolic in the next trace; a trace that fails with
+// symbolic sizes is done again without. Everything here needs the GIL.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,7 @@ namespace braze::capture {
 
 struct EntryOptions {
   int recompile_limit = 8;
+  bool wait_for_others = false;     // for the trace of another thread: at most a minute, since it may wait for us
   std::optional<bool> dynamic;      // all sizes symbolic; none; nullopt: those that were seen to change
   TraceOptions trace;
 };
@@ -90,6 +92,7 @@ class EntryCache {
   struct Shape;
   Shape* shape_of(const Call& call);
   Shape& add_shape(const Call& call);
+  CaptureOutcome trace(Shape& shape, const Call& call, bool symbolic, bool& internal) const;
   std::optional<Skip> reason_to_skip(Shape& shape, const Call& call, uint64_t fingerprint);
   void note_misses(Shape& shape, const Call& call);
 

@@ -186,6 +186,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   options.recompile_limit = recompile_limit;
   if (dynamic != Py_None) options.dynamic = PyObject_IsTrue(dynamic) == 1;
   options.trace.backend = backend;
+  options.wait_for_others = fullgraph != 0;
   PipelineOptions pipeline{fusion != 0, verify != 0, {}, {}};
   if ((enable != nullptr && !read_strings(enable, pipeline.enable_passes)) ||
       (disable != nullptr && !read_strings(disable, pipeline.disable_passes))) {

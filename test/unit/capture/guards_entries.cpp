@@ -1,7 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <stdexcept>
+
 #include "braze/capture/entry_cache.h"
-#include "braze/support/check.h"
 #include "embedded_python.h"
 
 namespace braze::capture::test {
@@ -15,7 +16,7 @@ CaptureOutcome trace_value(const CallTarget& target, const TraceOptions&) {
   traces++;
   if (PyUnicode_Check(target.args[0])) {
     if (PyUnicode_CompareWithASCIIString(target.args[0], "interrupt") == 0) PyErr_SetNone(PyExc_KeyboardInterrupt);
-    if (PyUnicode_CompareWithASCIIString(target.args[0], "bug") == 0) throw InternalError("a bug");
+    if (PyUnicode_CompareWithASCIIString(target.args[0], "bug") == 0) throw std::runtime_error("a bug");
     return CaptureFailure{.reason = "a string"};
   }
   SourceTable sources;
@@ -85,6 +86,25 @@ TEST_CASE("a failure is remembered for calls like it") {
   CHECK(call("1") == "compiled");
   for (int i = 0; i < 20; i++) CHECK(call("'a'") == "a string");
   CHECK(traces == 3);   // tried once more
+}
+
+TEST_CASE("a trace that fails with symbolic sizes is done again without") {
+  static std::vector<bool> symbolic;
+  symbolic.clear();
+  EntryCache cache(EntryOptions{.dynamic = true}, [](const CallTarget& target, const TraceOptions& options) -> CaptureOutcome {
+    symbolic.push_back(options.dynamic);
+    if (options.dynamic) return CaptureFailure{.reason = "a symbolic size"};
+    return trace_value(target, options);
+  });
+  Namespace n;
+  Ref value = n.eval("1");
+  PyObject* args[] = {value.get()};
+  Fetched fetched;
+  const auto made = cache.compile(Call{Py_None, args, 1, nullptr}, fetched);
+  CHECK(std::holds_alternative<std::shared_ptr<const Entry>>(made));
+  REQUIRE(symbolic.size() == 2);
+  CHECK(symbolic[0]);
+  CHECK_FALSE(symbolic[1]);
 }
 
 TEST_CASE("interrupts are passed on and forgotten; bugs are not tried again") {
