@@ -53,8 +53,8 @@ std::string KernelEmitter::scratch_setup() {
     const auto& scratch = kernel_.scratch[i];
     const std::string at = "at" + std::to_string(i);
     text += "  const long " + at + " = " + total + ";\n";
-    total = at + " + ((" + scalar_index(scratch.elements) + ") * " + std::to_string(size_of(scratch.dtype)) +
-            " + 255) / 64 * 64";
+    const int64_t bytes = size_of(scratch.dtype) * std::max(scratch_lanes_, 1);
+    total = at + " + ((" + scalar_index(scratch.elements) + ") * " + std::to_string(bytes) + " + 255) / 64 * 64";
   }
   text += "  const long scratch_bytes = " + total + ";\n";
   text += "  char* const scratch = scratch_bytes <= 65536 ? (char*)__builtin_alloca_with_align(scratch_bytes, 512) : "
@@ -106,6 +106,7 @@ void KernelEmitter::parallel_loops() {
     }
     plan.one_body = total > kHeavy;
     plan.unroll = inner_loops && total <= 8 ? 4 : 1;
+    scratch_lanes_ = lanes_ * plan.unroll;
   }
   if (vector && rows == 0) {
     vector_loop(axes.back(), "begin", "end", plan, [&] { stages(); });

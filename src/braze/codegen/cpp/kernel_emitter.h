@@ -126,10 +126,11 @@ class KernelEmitter {
 
   // kernel_memory.cpp
   struct Address {
-    enum class Kind : uint8_t { Uniform, Contiguous, Strided, Anywhere } kind = Kind::Uniform;
-    std::string pointer;              // to lane 0 of vector 0 (Contiguous, Strided) or to the element (Uniform)
+    // Lanes: a scratch element of a kernel whose lanes are parallel indices; each lane has its own.
+    enum class Kind : uint8_t { Uniform, Contiguous, Strided, Anywhere, Lanes } kind = Kind::Uniform;
+    std::string pointer;              // to lane 0 of vector 0 (Contiguous, Strided, Lanes) or to the element (Uniform)
     std::string stride;               // Strided
-    std::string offset;               // Contiguous, Strided: elements from `pointer`, in the vector loop
+    int32_t buffer = 0;
     Expr expression;
     int depth = 0;
     bool fragile = false;
@@ -137,6 +138,7 @@ class KernelEmitter {
   Address address_of(int32_t buffer, Expr e);
   std::string pointer_to(int32_t buffer, Expr e, int at);
   std::string lane_addresses(const Address& a, size_t u);
+  std::string lane_offset(const Address& a, size_t u) const;
   std::string load_text(const Address& a, int32_t buffer, DType dtype, size_t u, const std::string& mask);
   std::string element_text(const std::string& place, DType dtype) const;
   std::string stored_element(const std::string& v, DType dtype, const std::string& lane) const;
@@ -161,6 +163,7 @@ class KernelEmitter {
   std::optional<Vector> vector_;
   int stage_depth_ = 0;
   int next_name_ = 0;
+  int scratch_lanes_ = 0;              // lanes of a scratch element; 0: it is one for all
   std::vector<std::string> locals_;   // lines at the head of the function
   bool uses_error_ = false, streams_ = false;
 };

@@ -96,8 +96,16 @@ std::string KernelEmitter::pointer_to(int32_t buffer, Expr e, int at) {
 KernelEmitter::Address KernelEmitter::address_of(int32_t buffer, Expr e) {
   Address a;
   a.expression = e;
+  a.buffer = buffer;
   a.depth = depth_of(e);
   a.fragile = is_fragile(e);
+  if (buffer < 0 && scratch_lanes_ != 0) {
+    a.kind = varies(e) ? Address::Kind::Anywhere : Address::Kind::Lanes;
+    a.depth = std::max(a.depth, vector_->depth);
+    if (a.kind == Address::Kind::Lanes)
+      a.pointer = base_of(buffer) + " + " + scalar_index(e) + " * " + std::to_string(scratch_lanes_);
+    return a;
+  }
   if (!varies(e)) {
     a.pointer = base_of(buffer) + "[" + scalar_index(e) + "]";
     return a;
@@ -122,7 +130,16 @@ KernelEmitter::Address KernelEmitter::address_of(int32_t buffer, Expr e) {
 
 std::string KernelEmitter::lane_addresses(const Address& a, size_t u) {
   if (a.kind == Address::Kind::Strided) return "iota_l * " + a.stride;
-  return as_vector(index(a.expression, u));
+  const std::string addresses = as_vector(index(a.expression, u));
+  if (a.buffer >= 0 || scratch_lanes_ == 0) return addresses;
+  return "(" + addresses + " * " + std::to_string(scratch_lanes_) + "l + (iota_l + " +
+         std::to_string(u * static_cast<size_t>(lanes_)) + "l))";
+}
+
+// Elements from `pointer` to vector u.
+std::string KernelEmitter::lane_offset(const Address& a, size_t u) const {
+  const std::string first = std::to_string(u * static_cast<size_t>(lanes_));
+  return a.kind == Address::Kind::Lanes || !vector_ ? first : vector_->variable + " + " + first;
 }
 
 // ---- Loads ----------------------------------------------------------------------------------------------------------
@@ -142,8 +159,9 @@ std::string KernelEmitter::load_text(const Address& a, int32_t buffer, DType dty
   const std::string size = size_suffix(dtype), raw = raw_type(dtype);
   const std::string live = vector_ ? vector_->live : "";
   const std::string n = live.empty() ? std::to_string(lanes_) + "l" : live;
-  const std::string lane = vector_ ? vector_->variable + " + " + std::to_string(u * static_cast<size_t>(lanes_)) : "";
+  const std::string lane = lane_offset(a, u);
   switch (a.kind) {
+    case Address::Kind::Lanes: return in(dtype, "ldu<" + raw + ">(" + a.pointer + " + " + lane + ")");
     case Address::Kind::Uniform: return element_text(a.pointer, dtype);
     case Address::Kind::Contiguous: {
       const std::string place = a.pointer + " + " + lane;
@@ -188,8 +206,12 @@ void KernelEmitter::store_value(const Store& store, const Value& v) {
   }
   const std::string live = vector_->live, n = live.empty() ? std::to_string(lanes_) + "l" : live;
   for (size_t u = 0; u < groups(); ++u) {
-    const std::string lane = vector_->variable + " + " + std::to_string(u * static_cast<size_t>(lanes_));
+    const std::string lane = lane_offset(a, u);
     const std::string stored = out(dtype, v.at(u));
+    if (a.kind == Address::Kind::Lanes) {
+      line(depth(), "stu<" + raw + ">(" + a.pointer + " + " + lane + ", " + stored + ");");
+      continue;
+    }
     if (a.kind == Address::Kind::Contiguous) {
       const std::string place = a.pointer + " + " + lane;
       if (!live.empty()) {
@@ -234,6 +256,7 @@ void KernelEmitter::combine_in_place(const Store& store, const Address& a, const
     line(depth(), a.pointer + " = " + stored_element(sum, dtype, "0") + ";");
     return;
   }
+  CHECK((a.kind != Address::Kind::Lanes), "scratch is written whole");
   if (a.kind != Address::Kind::Contiguous) {
     scatter_combine(store, a, v);
     return;
