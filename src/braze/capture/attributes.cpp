@@ -212,6 +212,7 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
     if (object.src != kNoSource) prov.use_length(object, PyTuple_GET_SIZE(object.object));
     return Owned::borrow(prov.item_of(object, PyTuple_GET_ITEM(object.object, i), i));
   }
+  if (kind == &PyInstanceMethod_Type) return bound({PyInstanceMethod_GET_FUNCTION(d), kNoSource}, object);   // pybind11's
   // lru_cache, partialmethod and the like in C: bound methods of a callable.
   if (PyUnicode_CompareWithASCIIString(interned("functools._lru_cache_wrapper"), kind->tp_name) == 0) {
     return bound(descriptor, object);

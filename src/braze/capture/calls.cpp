@@ -299,6 +299,16 @@ Owned Executor::call(Value callable, const Arguments& a) {
   }
   if (kind == NativeKind::Break) fail(domain().break_reason(target));
 
+  // A compiled function or module inside another: what it compiles is traced as part of this call.
+  if (std::string_view(type->tp_name).ends_with("CompiledFunction")) {
+    const Ref inner = Ref::steal(PyObject_GetAttr(object, interned("callee")));
+    if (inner) {
+      prov.use_identity(callable);
+      return call({inner.get(), prov.constant_source(inner.get())}, a);
+    }
+    PyErr_Clear();
+  }
+
   if (type == partial_type()) {
     const Owned function = get_attribute(callable, interned("func"));
     const Owned args = get_attribute(callable, interned("args"));
@@ -354,6 +364,8 @@ Owned Executor::call(Value callable, const Arguments& a) {
     return wrapped ? call(wrapped.get(), a) : Owned();
   }
 
+  Owned got;
+  if (call_getter(callable, a, got)) return got;
   const Method method = special(callable, interned("__call__"));
   if (method.function && PyFunction_Check(method.function.ref.get())) {
     ArgumentList list;
@@ -369,6 +381,39 @@ Owned Executor::call(Value callable, const Arguments& a) {
   }
   fail("call of the native function " + describe_callable(object),
        "move the call out of the compiled function");
+}
+
+// itemgetter, attrgetter and methodcaller objects, which hold constants only.
+bool Executor::call_getter(Value getter, const Arguments& a, Owned& out) {
+  const std::string name = Py_TYPE(getter.object)->tp_name;
+  const bool items = name == "operator.itemgetter", attributes = name == "operator.attrgetter";
+  if ((!items && !attributes) || a.n != 1) return false;
+  if (getter.src != kNoSource) prov.use_identity(getter);
+  const Ref reduced = Ref::steal(PyObject_CallMethod(getter.object, "__reduce__", nullptr));
+  const Ref keys = reduced ? Ref::steal(PySequence_GetItem(reduced.get(), 1)) : Ref();
+  if (!keys) return PyErr_Clear(), false;
+  std::vector<Owned> found;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.get()); i++) {
+    const Value key{PyTuple_GET_ITEM(keys.get(), i), kNoSource};
+    if (items) {
+      found.push_back(subscript(a[0], key));
+    } else {
+      const Ref parts = Ref::steal(PyUnicode_Split(key.object, interned("."), -1));
+      Owned at = Owned::borrow(a[0]);
+      for (Py_ssize_t k = 0; at && k < PyList_GET_SIZE(parts.get()); k++) {
+        PyObject* part = Ref::borrow(PyList_GET_ITEM(parts.get(), k)).release();
+        PyUnicode_InternInPlace(&part);
+        const Ref held = Ref::steal(part);
+        at = get_attribute(at.get(), part);
+      }
+      found.push_back(std::move(at));
+    }
+    if (!found.back()) return true;
+  }
+  if (found.size() == 1) return out = std::move(found[0]), true;
+  std::vector<Value> values;
+  for (const Owned& o : found) values.push_back(o.get());
+  return out = make_tuple(values.data(), static_cast<int64_t>(values.size())), true;
 }
 
 Owned Executor::call_spread(Value callable, Value positional, Value keywords) {

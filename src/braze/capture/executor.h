@@ -94,6 +94,7 @@ class Executor final : public FrameRunner {
   bool call_slot(PyObject* descriptor, const Arguments& arguments, Owned& out);
   // Calls for real; the caller has seen to guards. Aborts if the call ran Python code.
   Owned call_natively(PyObject* callable, const Arguments& arguments);
+  bool call_getter(Value getter, const Arguments& arguments, Owned& out);
   // *args and **kwargs spread out.
   Owned call_spread(Value callable, Value positional, Value keywords);
   // A special method found on the type, bound for a call: `function` is empty if there is none.

@@ -92,12 +92,12 @@ Owned Executor::iterate(Value v) {
     }
     return fresh(Ref::steal(PyObject_GetIter(o)));
   }
-  if (type->tp_iternext != nullptr) {   // an iterator already
+  if (_PyType_Lookup(type, interned("__iter__")) == nullptr && has_python(type, "__getitem__")) {
+    return call(Value{polyfill("sequence_iterator").get(), kNoSource}, {v});
+  }
+  if (PyIter_Check(o)) {   // an iterator already
     if (!prov.is_fresh(o) && !has_python(type, "__next__")) fail("an iterator that was made before the call");
     return Owned::borrow(v);
-  }
-  if (type->tp_iter == nullptr && has_python(type, "__getitem__")) {
-    return call(Value{polyfill("sequence_iterator").get(), kNoSource}, {v});
   }
   if (type->tp_iter == nullptr && !PySequence_Check(o)) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not iterable", type->tp_name);

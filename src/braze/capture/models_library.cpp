@@ -70,6 +70,15 @@ Owned log_info(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a
 Owned log_warning(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a, 30); }
 Owned log_error(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a, 40); }
 
+// The exception that the program handles at this point.
+Owned exc_info(Executor& x, Value callable, const Arguments&) {
+  const Ref info = Ref::steal(PyObject_CallNoArgs(callable.object));
+  if (info && PyTuple_GET_ITEM(info.get(), 1) != Py_None && !x.prov.is_fresh(PyTuple_GET_ITEM(info.get(), 1))) {
+    x.fail("an exception that was being handled before the call");
+  }
+  return Owned(info);
+}
+
 Owned is_derived_of_class(Executor& x, Value callable, const Arguments& a) {
   if (a.n != 1) x.fail("a library function with unusual arguments");
   PyObject* type = PyType_Check(a.objects[0]) ? a.objects[0] : reinterpret_cast<PyObject*>(Py_TYPE(a.objects[0]));
@@ -93,6 +102,7 @@ const std::vector<ModelRow>& library_models() {
       {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},
       {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
       {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
+      {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
       {"inspect.signature", model_signature}, {"_warnings.warn", later},
       {"dataclasses.fields", is_derived_of_class}, {"dataclasses.is_dataclass", is_derived_of_class},
       {"logging.Logger.debug", log_debug}, {"logging.Logger.info", log_info},
