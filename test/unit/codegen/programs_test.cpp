@@ -218,9 +218,9 @@ class Generator {
     return id;
   }
 
-  // Rows of x chosen by whole numbers.
+  // Rows of an input chosen by whole numbers.
   int32_t gather(Loops& l) {
-    const int32_t x = recent();
+    const int32_t x = inputs_[static_cast<size_t>(pick(static_cast<int>(inputs_.size())))];
     const Shape sizes = l.buffer(x).sizes;
     const auto axis = static_cast<size_t>(pick(static_cast<int>(sizes.size())));
     int32_t numbers = -1;
