@@ -100,6 +100,23 @@ def test_failed_traces_leave_nothing():
     assert type(y) is torch.Tensor and y.data_ptr() != 0 and not torch._is_functional_tensor(y)
 
 
+def test_a_mode_object_that_outlives_its_trace():
+    kept = []
+
+    def enters(x):
+        mode = torch._C._InferenceMode(True)
+        mode.__enter__()
+        kept.append(mode)
+        return (x * 2).sum().item()
+    before = trace_driver.modes()
+    with pytest.raises(Refused):
+        trace(enters, (R(3),))
+    kept.clear()      # restores the dispatch keys that it found inside the trace
+    assert type(R(3) + 1) is torch.Tensor
+    assert trace_driver.modes() == before
+    check(lambda: ((lambda x: x + 1), (R(3),)))
+
+
 def test_other_state_is_refused():
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -116,7 +133,7 @@ def test_natives():
     kind = trace_driver.classify
     for native in (torch.add, torch._C._nn.gelu, torch.Tensor.add_, R(2).view, torch._C.TensorBase.__getitem__,
                    torch._C._linalg.linalg_norm, torch._C._fft.fft_fft, torch.tensor, torch._C._set_grad_enabled,
-                   torch._C.TensorBase.__add__, torch.conv2d, F.linear, torch.zeros, torch.Tensor.size):
+                   torch._C.TensorBase.__add__, torch._C._InferenceMode(True).__enter__, torch.conv2d, F.linear, torch.zeros, torch.Tensor.size):
         assert kind(native) == "tensor", native
     for native in (torch.is_grad_enabled, torch.get_default_dtype, torch.device, torch.Size, torch.finfo,
                    torch.is_autocast_enabled, torch.Size([2]).numel):

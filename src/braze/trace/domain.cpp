@@ -7,6 +7,7 @@
 #include "braze/trace/entry.h"
 #include "braze/trace/modes.h"
 #include "braze/trace/natives.h"
+#include "braze/trace/recorder.h"
 #include "braze/trace/session.h"
 
 namespace braze::trace {
@@ -23,6 +24,7 @@ class Domain final : public capture::TensorDomain {
   uint64_t modes() const override { return pack_modes(); }
   std::string describe_modes(uint64_t modes) const override { return ::braze::trace::describe_modes(modes); }
   Result<std::unique_ptr<capture::TraceSession>> begin(const capture::TraceOptions& options) override {
+    drop_stale_keys();
     if (const std::string obstacle = modes_obstacle(); !obstacle.empty()) return Unsupported{obstacle, ""};
     if (current_recorder() != nullptr) return Unsupported{"a trace is already running on this thread", ""};
     return std::unique_ptr<capture::TraceSession>(std::make_unique<Session>(options));

@@ -52,6 +52,7 @@ void run_without_recording(const OperatorHandle& op, Stack* stack) {
 
 // The trace is over, or the call is on a thread that traces nothing.
 void handle_outside(const OperatorHandle& op, Stack* stack) {
+  drop_stale_keys();
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   for (const IValue& value : arguments)
     for_each_tensor(value, [](const at::Tensor& t) {

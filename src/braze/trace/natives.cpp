@@ -30,6 +30,8 @@ std::unordered_map<const void*, Row>& table() {
 const void* key_of(PyObject* callable) {
   if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
   PyTypeObject* type = Py_TYPE(callable);
+  if (type == &PyInstanceMethod_Type) return key_of(PyInstanceMethod_GET_FUNCTION(callable));   // pybind11's methods
+  if (type == &PyMethod_Type) return key_of(PyMethod_GET_FUNCTION(callable));
   if (type == &PyMethodDescr_Type || type == &PyClassMethodDescr_Type)
     return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
   if (type == &PyGetSetDescr_Type) return reinterpret_cast<PyGetSetDescrObject*>(callable)->d_getset;
@@ -37,14 +39,12 @@ const void* key_of(PyObject* callable) {
   if (type == &_PyMethodWrapper_Type) {
     // x.__getitem__: found through the slot wrapper of its type.
     const Ref name = Ref::steal(PyObject_GetAttrString(callable, "__name__"));
-    PyObject* self = PyCFunction_Check(callable) ? nullptr : nullptr;
-    const Ref owner = Ref::steal(PyObject_GetAttrString(callable, "__self__"));
-    self = owner.get();
-    if (self == nullptr || name.get() == nullptr) {
+    const Ref self = Ref::steal(PyObject_GetAttrString(callable, "__self__"));
+    if (self.get() == nullptr || name.get() == nullptr) {
       PyErr_Clear();
       return callable;
     }
-    PyObject* found = _PyType_Lookup(Py_TYPE(self), name.get());
+    PyObject* found = _PyType_Lookup(Py_TYPE(self.get()), name.get());
     return found == nullptr ? callable : static_cast<const void*>(found);
   }
   return callable;
@@ -105,7 +105,10 @@ bool load_natives() {
     const Ref module = torch_attribute(c_module.get(), name);
     if (module.get() == nullptr || !add_all(module.get())) return false;
   }
+  const Ref inference_mode = torch_attribute(c_module.get(), "_InferenceMode");
+  if (inference_mode.get() == nullptr) return false;
   PyObject *Tensor = tensor.get(), *Functions = functions.get(), *_C = c_module.get();
+  PyObject* InferenceMode = inference_mode.get();
 #define BREAK(owner, name, reason) if (!add_attribute(owner, #name, {NativeKind::Break, reason})) return false;
 #define TENSOR(owner, name) if (!add_attribute(owner, #name, {NativeKind::Tensor})) return false;
 #define PURE(owner, name) if (!add_attribute(owner, #name, {NativeKind::Pure})) return false;

@@ -26,6 +26,10 @@ void include_recording_keys(bool on) {
 
 Recorder* current_recorder() { return current; }
 
+void drop_stale_keys() {
+  if (current == nullptr && c10::impl::tls_is_dispatch_key_included(kTraceKey)) include_recording_keys(false);
+}
+
 RecordingScope::RecordingScope(Recorder& recorder)
     : outer_(std::exchange(current, &recorder)),
       reapplied_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()),

@@ -117,6 +117,10 @@ class RecordingScope {
   bool cached_autocast_;
 };
 
+// Without a recorder our keys have no business in thread-local state. They can come back with a mode object of the
+// user's that was entered in a trace and restores, when it dies, the keys that it found. Called where they are noticed.
+void drop_stale_keys();
+
 // The kernel of kTraceKey.
 void trace_handler(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
