@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <unordered_map>
 
 #include "braze/schedule/cost.h"
@@ -81,7 +82,10 @@ class KernelMaker {
       case sym::Op::Add: case sym::Op::Mul: {
         const bool is_sum = e.op() == sym::Op::Add;
         Expr free = is_sum ? 0 : 1, bound = free;
-        for (Expr operand : e.operands()) {
+        // In the order of the kernel's axes, so that size parameters are numbered alike whatever the sizes are.
+        std::vector<Expr> operands(e.operands().begin(), e.operands().end());
+        std::ranges::stable_sort(operands, {}, [&](Expr operand) { return rank_of(operand); });
+        for (Expr operand : operands) {
           Expr& part = mentions_axis(operand) ? bound : free;
           const Expr value = mentions_axis(operand) ? map(operand) : operand;
           part = is_sum ? part + value : part * value;
@@ -105,6 +109,17 @@ class KernelMaker {
     return 0;
   }
 
+  // Of the axis, declared first, that an expression mentions.
+  int rank_of(Expr e) {
+    if (!mentions_axis(e)) return std::numeric_limits<int>::max();
+    std::vector<Expr> symbols;
+    sym::collect_symbols(e, symbols);
+    int rank = std::numeric_limits<int>::max();
+    for (Expr s : symbols)
+      if (const auto it = ranks_.find(s); it != ranks_.end()) rank = std::min(rank, it->second);
+    return rank;
+  }
+
   // Divisors stay constants: dividing by a parameter is many times slower.
   Expr divisor(Expr e) { return e.is_constant() ? e : map(e); }
 
@@ -123,6 +138,7 @@ class KernelMaker {
     const Expr made = mentions_axis(axis.extent) ? extent : size(axis.extent, 1);
     const Expr symbol = kernel().context->index(fmt::format("{}{}", prefix, next++), made);
     CHECK(axes_.emplace(axis.symbol, symbol).second, "an axis of two loops: " << axis.symbol);
+    ranks_.emplace(axis.symbol, static_cast<int>(ranks_.size()));
     return {symbol, made, axis.role};
   }
 
@@ -144,7 +160,10 @@ class KernelMaker {
       const Scalar* value = scalar(b.value);
       const auto [it, is_new] = axes_.try_emplace(b.symbol);
       const Expr extent = size(b.extent);
-      if (is_new) it->second = kernel().context->index(fmt::format("g{}", next_binding_++), extent);
+      if (is_new) {
+        it->second = kernel().context->index(fmt::format("g{}", next_binding_++), extent);
+        ranks_.emplace(b.symbol, static_cast<int>(ranks_.size()));
+      }
       out.push_back({it->second, value, extent});
     }
     return out;
@@ -297,6 +316,7 @@ class KernelMaker {
   const Plan& plan_;
   Shaped out_;
   std::unordered_map<Expr, Expr> axes_;       // source axes and bound symbols -> the kernel's
+  std::unordered_map<Expr, int> ranks_;       // of these, by order of declaration
   std::unordered_map<Expr, Expr> sizes_, mapped_;
   std::unordered_map<Expr, bool> mentions_;
   std::unordered_map<const Scalar*, const Scalar*> scalars_;
