@@ -1,3 +1,4 @@
+// The graph, node by node: inputs, rules, calls, outputs, mutations.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -37,18 +38,8 @@ const RuleRow* rule_of(const graph::Op* op) {
   return it == table->end() ? nullptr : it->second;
 }
 
-struct NotLowered {
-  Unsupported why;
-};
-
 std::string label(const Value& value) {
   return "%" + (value.name.empty() ? std::to_string(value.id) : value.name);
-}
-
-std::string origin_of(const Node& node) {
-  std::string out;
-  for (const Value* result : node.results) out += (out.empty() ? "" : ", ") + label(*result);
-  return out + (out.empty() ? "" : " = ") + node.op->name;
 }
 
 bool is_target(const Device& device) {
@@ -72,11 +63,13 @@ bool is_empty(const Shape& sizes) {
 
 }  // namespace
 
-bool has_lowering(const graph::Op* op) { return rule_of(op) != nullptr; }
-
-size_t Lowering::AxisKeyHash::operator()(const AxisKey& key) const {
-  return mix(mix(hash_bytes(key.prefix), key.position), key.extent.hash());
+std::string origin_of(const Node& node) {
+  std::string out;
+  for (const Value* result : node.results) out += (out.empty() ? "" : ", ") + label(*result);
+  return out + (out.empty() ? "" : " = ") + node.op->name;
 }
+
+bool has_lowering(const graph::Op* op) { return rule_of(op) != nullptr; }
 
 Lowering::Lowering(const graph::Graph& graph) : graph_(graph) {
   program_.env = graph.env;
@@ -90,329 +83,6 @@ LoopProgram Lowering::run() {
   lower_outputs();
   lower_mutations();
   return std::move(program_);
-}
-
-// ---- Terms and loads
-
-Term Lowering::number(const Argument& argument, DType dtype) {
-  if (argument.is<Expr>()) {
-    const Expr e = argument.as<Expr>();
-    if (const auto value = e.maybe_constant()) return constant_int(dtype, *value);
-    return index(e).cast(dtype);
-  }
-  if (argument.is<bool>()) return constant_int(dtype, argument.as<bool>() ? 1 : 0);
-  if (argument.is<double>()) return constant(dtype, argument.as<double>());
-  throw NotLowered{{"a number was expected", ""}};
-}
-
-Expr Lowering::from_front(Expr e, Expr size) {
-  const auto holds = [&](Expr predicate) { return env().known(predicate).value_or(false); };
-  if (holds(sym::ge(e, 0))) return e;
-  const Expr counted = holds(sym::lt(e, 0)) ? e + size : e + size * sym::lt(e, 0);
-  return holds(sym::ge(counted, 0)) ? counted : sym::max(counted, 0);
-}
-
-Term Lowering::compare(ScalarOp op, Expr predicate, Expr a, Expr b) {
-  if (const auto known = env().known(predicate)) return constant_int(DType::Bool, *known ? 1 : 0);
-  return index(a).test(op, index(b));
-}
-
-namespace {
-
-// Cheap and made of indices and constants alone (arange, full, eye, a causal mask): computed again in each user, which
-// then sees what it is.
-bool is_generated(const Scalar* body) {
-  int nodes = 0;
-  bool cheap = true;
-  visit(body, [&](const Scalar& s) {
-    ++nodes;
-    switch (s.op) {
-      case ScalarOp::Constant: case ScalarOp::Index: case ScalarOp::Cast: case ScalarOp::Neg: case ScalarOp::Add:
-      case ScalarOp::Sub: case ScalarOp::Mul: case ScalarOp::Eq: case ScalarOp::Ne: case ScalarOp::Lt:
-      case ScalarOp::Le: case ScalarOp::Gt: case ScalarOp::Ge: case ScalarOp::Where: case ScalarOp::BitAnd:
-      case ScalarOp::BitOr: case ScalarOp::LogicalNot:
-        break;
-      default: cheap = false;
-    }
-  });
-  return cheap && nodes <= 8;
-}
-
-// The expression that an integer value is, if it comes from indices alone. Factors are bounded, so that int64
-// arithmetic does not wrap where expressions do not.
-std::optional<Expr> as_index(const Scalar* s) {
-  constexpr int64_t kBound = int64_t{1} << 20;
-  switch (s->op) {
-    case ScalarOp::Constant:
-      if (is_floating(s->dtype) || s->integer > kBound || s->integer < -kBound) return std::nullopt;
-      return Expr(s->integer);
-    case ScalarOp::Index: return s->indices[0];
-    case ScalarOp::Add: case ScalarOp::Sub: case ScalarOp::Mul: {
-      if (s->dtype != DType::I64) return std::nullopt;
-      const auto a = as_index(s->operands[0]), b = as_index(s->operands[1]);
-      if (!a || !b) return std::nullopt;
-      if (s->op == ScalarOp::Add) return *a + *b;
-      if (s->op == ScalarOp::Sub) return *a - *b;
-      return a->is_constant() || b->is_constant() ? std::optional(*a * *b) : std::nullopt;
-    }
-    default: return std::nullopt;
-  }
-}
-
-}  // namespace
-
-Term Lowering::finish_load(const Located& located, const Indices& at, std::vector<Binding> bindings, const Term* mask,
-                           const Term* otherwise) {
-  CHECK(at.size() == located.sizes.size());
-  const Indices symbols = formals(located.sizes);
-  Substitution substitution;
-  for (size_t k = 0; k < at.size(); ++k)
-    if (symbols[k].is_symbol() && symbols[k] != at[k]) substitution.emplace_back(symbols[k], at[k]);
-  Indices indices;
-  for (const Expr& e : located.at) indices.push_back(substitution.empty() ? e : sym::substitute(e, substitution));
-  const Buffer& source = buffer(located.buffer);
-  if (source.kind == BufferKind::Pointwise && is_generated(source.body)) {
-    const Term value = generated(source, indices);
-    return mask == nullptr ? value : where(*mask, value, *otherwise);
-  }
-  if (mask == nullptr)
-    return term(scalars().load(located.buffer, source.dtype, std::move(indices), std::move(bindings)));
-  return term(scalars().load_masked(located.buffer, source.dtype, std::move(indices), std::move(bindings),
-                                    mask->scalar(), otherwise->scalar()));
-}
-
-Term Lowering::generated(const Buffer& source, const Indices& at) {
-  Substitution substitution;
-  for (size_t k = 0; k < at.size(); ++k) substitution.emplace_back(source.axes[k].symbol, at[k]);
-  return term(scalars().rewrite(source.body, substitution));
-}
-
-Term Lowering::load(const Located& located, const Indices& at, std::vector<Binding> bindings) {
-  return finish_load(located, at, std::move(bindings), nullptr, nullptr);
-}
-
-Term Lowering::load(const Value* value, const Indices& at, std::vector<Binding> bindings) {
-  return finish_load(located(value), at, std::move(bindings), nullptr, nullptr);
-}
-
-Term Lowering::load_masked(const Value* value, const Indices& at, Term mask, Term otherwise,
-                           std::vector<Binding> bindings) {
-  return finish_load(located(value), at, std::move(bindings), &mask, &otherwise);
-}
-
-Term Lowering::operand(const Argument& argument, const Indices& at) {
-  if (!argument.is<Value*>()) {
-    if (argument.is<bool>()) return number(argument, DType::Bool);
-    return number(argument, argument.is<double>() ? DType::F64 : DType::I64);
-  }
-  const Value* value = argument.as<Value*>();
-  const size_t rank = value->type.sizes.size();
-  CHECK(rank <= at.size());
-  Indices own(at.end() - static_cast<ptrdiff_t>(rank), at.end());
-  for (size_t k = 0; k < rank; ++k)
-    if (value->type.sizes[k] == Expr(1)) own[k] = 0;
-  return load(value, own);
-}
-
-Term Lowering::operand(const Argument& argument, const Indices& at, DType dtype) {
-  return argument.is<Value*>() ? operand(argument, at).cast(dtype) : number(argument, dtype);
-}
-
-DType Lowering::common_dtype(std::initializer_list<const Argument*> arguments) const {
-  std::optional<DType> dimensioned, zero_dim, wrapped;
-  const auto join = [](std::optional<DType>& into, DType dtype) { into = into ? promote(*into, dtype) : dtype; };
-  for (const Argument* argument : arguments) {
-    if (argument->is<Value*>()) {
-      const TensorType& type = argument->as<Value*>()->type;
-      if (type.wrapped_number) {
-        join(wrapped, is_floating(type.dtype) ? DType::F32 : type.dtype);
-      } else {
-        join(type.dim() > 0 ? dimensioned : zero_dim, type.dtype);
-      }
-    } else if (argument->is<Expr>()) {
-      join(wrapped, DType::I64);
-    } else if (argument->is<bool>()) {
-      join(wrapped, DType::Bool);
-    } else {
-      join(wrapped, DType::F32);
-    }
-  }
-  const auto combine = [](std::optional<DType> higher, std::optional<DType> lower) {
-    if (!higher) return lower;
-    if (!lower || is_floating(*higher)) return higher;
-    if (*higher == DType::Bool || is_floating(*lower)) return std::optional(promote(*higher, *lower));
-    return higher;
-  };
-  return combine(dimensioned, combine(zero_dim, wrapped)).value();
-}
-
-Expr Lowering::computed_index(Term value, Expr extent, bool wraps, std::vector<Binding>& bindings) {
-  Term at = value.cast(DType::I64);
-  if (auto e = as_index(at.scalar())) {
-    const auto holds = [&](Expr predicate) { return env().known(predicate).value_or(false); };
-    if (wraps && holds(sym::lt(*e, 0))) e = *e + extent;
-    if (holds(sym::ge(*e, 0)) && holds(sym::lt(*e, extent))) return *e;
-  }
-  if (wraps) at = where(at < 0.0, at + index(extent), at);
-  const Binding binding = scalars().bind(context(), at.scalar(), extent);
-  if (std::ranges::find(bindings, binding) == bindings.end()) bindings.push_back(binding);
-  return binding.symbol;
-}
-
-// ---- Buffers
-
-std::vector<Axis> Lowering::axes(const Shape& sizes, std::string_view prefix) {
-  std::vector<Axis> out;
-  for (size_t k = 0; k < sizes.size(); ++k) {
-    const auto [it, is_new] = axis_symbols_.try_emplace({std::string(prefix), k, sizes[k]});
-    if (is_new) it->second = context().fresh_index(prefix, sizes[k] == Expr(0) ? Expr(1) : sizes[k]);
-    out.push_back({it->second, sizes[k]});
-  }
-  return out;
-}
-
-Indices Lowering::indices_of(std::span<const Axis> axes) const {
-  Indices out;
-  for (const Axis& axis : axes) out.push_back(axis.extent == Expr(1) ? Expr(0) : axis.symbol);
-  return out;
-}
-
-int32_t Lowering::new_buffer(BufferKind kind, const TensorType& type, std::string name) {
-  const auto id = static_cast<int32_t>(program_.buffers.size());
-  Buffer buffer;
-  buffer.id = id;
-  buffer.name = name.empty() ? "buf" + std::to_string(id) : std::move(name);
-  buffer.kind = kind;
-  buffer.dtype = type.dtype;
-  buffer.device = type.device;
-  buffer.sizes = type.sizes;
-  buffer.strides = type.strides;
-  program_.buffers.push_back(std::move(buffer));
-  return id;
-}
-
-namespace {
-
-Located whole(int32_t buffer, const Shape& sizes, Indices at) { return {buffer, sizes, std::move(at)}; }
-
-TensorType contiguous_type(const Node& node, DType dtype, const Shape& sizes) {
-  TensorType type;
-  type.dtype = dtype;
-  type.sizes = sizes;
-  type.strides = graph::contiguous_strides(sizes);
-  type.device = node.results.at(0)->type.device;
-  return type;
-}
-
-}  // namespace
-
-void Lowering::define(const Node& node, const std::function<void(Buffer&, const Indices&)>& fill, size_t result) {
-  const Value* value = node.result(result);
-  if (!is_used(value)) return;
-  Buffer made;
-  made.axes = axes(value->type.sizes);
-  const Indices at = indices_of(made.axes);
-  fill(made, at);   // may make buffers of its own
-  located_[value] = add_buffer(std::move(made), value->type, node, at);
-}
-
-Located Lowering::add_buffer(Buffer&& made, const TensorType& type, const Node& node, const Indices& at) {
-  const int32_t id = new_buffer(made.kind, type, "");
-  Buffer& buffer = program_.buffers[static_cast<size_t>(id)];
-  made.id = id;
-  made.name = buffer.name;
-  made.dtype = buffer.dtype;
-  made.device = buffer.device;
-  made.sizes = buffer.sizes;
-  made.strides = buffer.strides;
-  made.origins = {origin_of(node)};
-  buffer = std::move(made);
-  return whole(id, type.sizes, at);
-}
-
-void Lowering::pointwise(const Node& node, const Body& body, size_t result) {
-  const DType dtype = node.result(result)->type.dtype;
-  define(node, [&](Buffer& buffer, const Indices& at) { buffer.body = body(at).cast(dtype).scalar(); }, result);
-}
-
-Located Lowering::intermediate_buffer(const Node& node, DType dtype, const Shape& sizes,
-                                      const std::function<void(Buffer&, const Indices&)>& fill) {
-  Buffer made;
-  made.axes = axes(sizes);
-  const Indices at = indices_of(made.axes);
-  fill(made, at);
-  return add_buffer(std::move(made), contiguous_type(node, dtype, sizes), node, at);
-}
-
-Located Lowering::intermediate(const Node& node, DType dtype, const Shape& sizes, const Body& body) {
-  return intermediate_buffer(node, dtype, sizes, [&](Buffer& buffer, const Indices& at) {
-    buffer.body = body(at).cast(dtype).scalar();
-  });
-}
-
-namespace {
-
-// A reduction over extents of 1 is its body.
-Term reduced_alone(Lowering& l, ReduceOp op, Term body) {
-  switch (op) {
-    case ReduceOp::Sum: return is_floating(body.dtype()) ? body + 0.0 : body;
-    case ReduceOp::ArgMax: case ReduceOp::ArgMin: return l.constant_int(DType::I64, 0);
-    case ReduceOp::Prod: case ReduceOp::Max: case ReduceOp::Min: case ReduceOp::Any: case ReduceOp::All:
-    case ReduceOp::Xor:
-      return body;
-  }
-  return body;
-}
-
-}  // namespace
-
-Located Lowering::reduced(const Node& node, const ReductionSpec& spec, bool keepdim, const Body& body) {
-  const auto is_reduced = [&](size_t k) { return std::ranges::find(spec.dims, static_cast<int64_t>(k)) != spec.dims.end(); };
-  Shape kept, gone;
-  for (size_t k = 0; k < spec.sizes.size(); ++k) {
-    if (is_reduced(k)) gone.push_back(spec.sizes[k]);
-    if (!is_reduced(k) || keepdim) kept.push_back(is_reduced(k) ? Expr(1) : spec.sizes[k]);
-  }
-  const std::vector<Axis> own_axes = axes(kept), reduce_axes = axes(gone, "r");
-  const Indices at = indices_of(own_axes), along = indices_of(reduce_axes);
-  Indices operand_at;
-  size_t next_kept = 0, next_gone = 0;
-  for (size_t k = 0; k < spec.sizes.size(); ++k) {
-    if (is_reduced(k)) {
-      operand_at.push_back(along[next_gone++]);
-      if (keepdim) ++next_kept;
-    } else {
-      operand_at.push_back(at[next_kept++]);
-    }
-  }
-  const Term value = body(operand_at).cast(spec.accumulate);
-  const bool degenerate = std::ranges::all_of(gone, [](Expr e) { return e == Expr(1); });
-  const int32_t id = new_buffer(degenerate ? BufferKind::Pointwise : BufferKind::Reduction,
-                                contiguous_type(node, spec.dtype, kept), "");
-  Buffer& made = program_.buffers[static_cast<size_t>(id)];
-  made.axes = own_axes;
-  made.origins = {origin_of(node)};
-  if (degenerate) {
-    made.body = reduced_alone(*this, spec.op, value).cast(spec.dtype).scalar();
-  } else {
-    made.reduce_axes = reduce_axes;
-    made.body = value.scalar();
-    made.reduce = spec.op;
-    made.accumulate = spec.accumulate;
-  }
-  return whole(id, kept, at);
-}
-
-void Lowering::reduction(const Node& node, const ReductionSpec& spec, const Body& body, size_t result) {
-  const Value* value = node.result(result);
-  if (!is_used(value)) return;
-  const bool keepdim = value->type.sizes.size() == spec.sizes.size() && !spec.dims.empty();
-  Located made = reduced(node, spec, keepdim, body);
-  Buffer& target = program_.buffers[static_cast<size_t>(made.buffer)];
-  CHECK(target.dtype == value->type.dtype);
-  CHECK(target.sizes.size() == value->type.sizes.size());
-  target.strides = value->type.strides;
-  located_[value] = std::move(made);
 }
 
 // ---- Views
@@ -497,7 +167,7 @@ void Lowering::lower_inputs() {
     made.offset = value->type.offset;
     made.input = static_cast<int32_t>(k);
     made.flexible = false;
-    located_[value] = whole(id, value->type.sizes, formals(value->type.sizes));
+    located_[value] = Located{id, value->type.sizes, formals(value->type.sizes)};
   }
 }
 
@@ -577,7 +247,7 @@ void Lowering::lower_extern(const Node& node) {
     made.offset = result->type.offset;
     made.origins = {origin_of(node)};
     call.results.push_back(id);
-    located_[result] = whole(id, result->type.sizes, formals(result->type.sizes));
+    located_[result] = Located{id, result->type.sizes, formals(result->type.sizes)};
   }
   call_of_[&node] = number;
   program_.calls.push_back(std::move(call));
@@ -591,7 +261,7 @@ View Lowering::operand_view(const Value* value, const Node& user) {
   }
   const View made = materialized(located(value), value->type, "copy for " + origin_of(user));
   if (made.buffer != located(value).buffer)
-    located_[value] = whole(made.buffer, value->type.sizes, formals(value->type.sizes));
+    located_[value] = Located{made.buffer, value->type.sizes, formals(value->type.sizes)};
   return made;
 }
 
@@ -601,7 +271,7 @@ bool Lowering::own_storage(const Value* value, const Node& user) {
   if (view && view->offset + buffer(view->buffer).offset == value->type.offset) return true;
   if (!is_kernel_dtype(value->type.dtype)) return false;
   const View made = materialized(located(value), value->type, "storage of " + origin_of(user));
-  located_[value] = whole(made.buffer, value->type.sizes, formals(value->type.sizes));
+  located_[value] = Located{made.buffer, value->type.sizes, formals(value->type.sizes)};
   return true;
 }
 

@@ -31,6 +31,13 @@ struct Located {
   Indices at;
 };
 
+// Thrown where a rule meets an argument that it does not cover.
+struct NotLowered {
+  Unsupported why;
+};
+
+std::string origin_of(const Node& node);   // "%12 = aten.relu"
+
 class Lowering {
  public:
   explicit Lowering(const graph::Graph& graph);
@@ -100,7 +107,8 @@ class Lowering {
   void view(const Node& node, const Value* operand, const std::function<Indices(const Indices&)>& map,
             size_t result = 0);
   void alias(const Node& node, Located located, size_t result = 0);
-  // Makes the buffer of `value` stand for the storage that eager has (a reshape may have copied there). False: it can't.
+  // Makes the buffer of `value` stand for the storage that eager has (a reshape may have copied there); false if it
+  // can't.
   bool own_storage(const Value* value, const Node& user);
   bool is_used(const Value* value) const { return graph_.has_uses(value); }
   // The buffer's layout may not change any more: addresses were computed from it.

@@ -16,7 +16,9 @@ template <class F>
 bool unary(Lowering& l, const Node& node, F&& f) {
   const DType dtype = result_dtype(node);
   if (!is_floating(dtype)) return false;
-  l.pointwise(node, [&](const Indices& at) { return f(l.operand(node.arguments[0], at, dtype).cast(compute_type(dtype))); });
+  l.pointwise(node, [&](const Indices& at) {
+    return f(l.operand(node.arguments[0], at, dtype).cast(compute_type(dtype)));
+  });
   return true;
 }
 

@@ -86,9 +86,10 @@ bool lower_max_pool(Lowering& l, const Node& node, ScalarOp) {
   const Value* indices = node.result(1);
   if (!l.is_used(indices)) return true;
   // The place within the window, then the place within the image (of an all-infinite window its first element).
-  const Located within = l.intermediate_buffer(node, DType::I64, indices->type.sizes, [&](Buffer& buffer, const Indices& at) {
+  const auto arg_max = [&](Buffer& buffer, const Indices& at) {
     window_reduction(l, buffer, self, *w, at, ReduceOp::ArgMax, inner, lowest(dtype));
-  });
+  };
+  const Located within = l.intermediate_buffer(node, DType::I64, indices->type.sizes, arg_max);
   l.pointwise(node, [&](const Indices& at) {
     Term place = l.load(within, at);
     std::vector<Term> part(n_axes, place);
@@ -116,9 +117,10 @@ bool lower_avg_pool(Lowering& l, const Node& node, ScalarOp) {
   const DType dtype = result_dtype(node), inner = compute_type(dtype);
   if (!w || !is_floating(dtype) || self->type.sizes.size() <= n_axes) return false;
   if (!l.is_used(node.result())) return true;
-  const Located sum = l.intermediate_buffer(node, inner, node.result()->type.sizes, [&](Buffer& buffer, const Indices& at) {
+  const auto summed = [&](Buffer& buffer, const Indices& at) {
     window_reduction(l, buffer, self, *w, at, ReduceOp::Sum, inner, 0);
-  });
+  };
+  const Located sum = l.intermediate_buffer(node, inner, node.result()->type.sizes, summed);
   const bool with_padding = graph::boolean(node, "count_include_pad"), ceil_mode = graph::boolean(node, "ceil_mode");
   const bool padded = std::ranges::any_of(w->padding, [](int64_t n) { return n != 0; });
   const auto given = graph::integer(node, "divisor_override");
@@ -169,7 +171,8 @@ namespace {
 std::optional<Expr> exact_source(Expr i, Expr from, Expr to, std::optional<double> scale) {
   const auto n = from.maybe_constant(), m = to.maybe_constant();
   if (!n || !m || *m > 1 << 14) return std::nullopt;
-  const float step = scale && *scale > 0 ? static_cast<float>(1.0 / *scale) : static_cast<float>(*n) / static_cast<float>(*m);
+  const float step = scale && *scale > 0 ? static_cast<float>(1.0 / *scale)
+                                         : static_cast<float>(*n) / static_cast<float>(*m);
   for (int64_t k = 0; k < *m; ++k) {
     const auto source = static_cast<int64_t>(std::floor(static_cast<float>(k) * step));
     if (std::min(source, *n - 1) != k * *n / *m) return std::nullopt;

@@ -529,7 +529,8 @@ class Parser {
       return operand(line, made, graph);
     }
     if (const auto type = dtype_from_text(text)) return *type;
-    const bool real = text.find_first_of(".en") != std::string::npos && text.find_first_not_of("0123456789.e+-infa") == std::string::npos;
+    const bool real = text.find_first_of(".en") != std::string::npos &&
+                      text.find_first_not_of("0123456789.e+-infa") == std::string::npos;
     if (real) return number_from(text, line);
     return expression(text, line);
   }

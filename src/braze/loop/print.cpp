@@ -116,7 +116,8 @@ class BodyPrinter {
     const std::string dtype(text_of(s->dtype));
     switch (s->op) {
       case ScalarOp::Constant:
-        return dtype + "(" + (is_floating(s->dtype) ? text_of_real(s->dtype, s->real) : std::to_string(s->integer)) + ")";
+        return dtype + "(" +
+               (is_floating(s->dtype) ? text_of_real(s->dtype, s->real) : std::to_string(s->integer)) + ")";
       case ScalarOp::Index: return "index(" + to_string(s->indices[0]) + ")";
       case ScalarOp::Reduced: return "reduced." + dtype + "(" + std::to_string(s->integer) + ")";
       case ScalarOp::Load: {

@@ -44,7 +44,8 @@ class Verifier {
   void check_view(const View& view, bool may_be_undefined) {
     if (view.buffer == -1 && may_be_undefined) return;
     if (!expect(is_buffer(view.buffer), "a view of no buffer")) return;
-    expect(view.strides.empty() || view.strides.size() == view.sizes.size(), "a view's strides and sizes differ in number");
+    expect(view.strides.empty() || view.strides.size() == view.sizes.size(),
+           "a view's strides and sizes differ in number");
   }
 
   void check_axes(const std::vector<Axis>& axes, std::vector<Expr>& scope) {
@@ -129,11 +130,11 @@ class Verifier {
   void check_scalar(const Buffer& b, const Scalar& s, const std::vector<Expr>& scope) {
     if (s.op == ScalarOp::Index) return check_symbols(s.indices[0], scope);
     if (s.op == ScalarOp::Load) return check_load(b, s, scope);
-    if (!expect(static_cast<int>(s.operands.size()) == arity_of(s.op), std::string(text_of(s.op)) + " has a wrong arity"))
-      return;
+    const std::string name(text_of(s.op));
+    if (!expect(static_cast<int>(s.operands.size()) == arity_of(s.op), name + " has a wrong arity")) return;
     const auto same = [&](size_t from, DType dtype) {
       for (size_t k = from; k < s.operands.size(); ++k)
-        expect(s.operands[k]->dtype == dtype, std::string(text_of(s.op)) + ": operand " + std::to_string(k) +
+        expect(s.operands[k]->dtype == dtype, name + ": operand " + std::to_string(k) +
                                                   " has dtype " + std::string(text_of(s.operands[k]->dtype)));
     };
     switch (s.op) {
@@ -141,7 +142,7 @@ class Verifier {
       case ScalarOp::Reduced: expect(false, "a reduced value outside of a kernel"); break;
       case ScalarOp::IsNan: case ScalarOp::IsInf: case ScalarOp::SignBit: case ScalarOp::LogicalNot:
       case ScalarOp::Eq: case ScalarOp::Ne: case ScalarOp::Lt: case ScalarOp::Le: case ScalarOp::Gt: case ScalarOp::Ge:
-        expect(s.dtype == DType::Bool, std::string(text_of(s.op)) + " gives bool");
+        expect(s.dtype == DType::Bool, name + " gives bool");
         same(0, s.operands[0]->dtype);
         break;
       case ScalarOp::Where:

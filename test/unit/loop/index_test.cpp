@@ -32,7 +32,8 @@ TEST_CASE("a reshape is undone group by group") {
   sym::ShapeEnv env;
   sym::Context& context = env.context();
   const Expr b = env.new_size(3, "b"), t = env.new_size(5, "t");
-  const Expr i = context.index("i", b), j = context.index("j", t), h = context.index("h", 12), d = context.index("d", 64);
+  const Expr i = context.index("i", b), j = context.index("j", t);
+  const Expr h = context.index("h", 12), d = context.index("d", 64);
   // [b, t, 768] seen as [b, t, 12, 64]
   CHECK(reshape_index(env, Indices{i, j, h, d}, Shape{b, t, 12, 64}, Shape{b, t, 768}) ==
         Indices{i, j, h * Expr(64) + d});

@@ -83,7 +83,9 @@ graph @main(%x: f32[4], %y: f32[4]) {
   return %0, %0, %x, %y mutates(%y = %0) aliases(3 = %y)
 }
 )");
-  const auto kind = [&](size_t k) { return l.program.buffers[static_cast<size_t>(l.program.outputs[k].view.buffer)].kind; };
+  const auto kind = [&](size_t k) {
+    return l.program.buffers[static_cast<size_t>(l.program.outputs[k].view.buffer)].kind;
+  };
   CHECK(l.program.outputs[0].view.buffer != l.program.outputs[1].view.buffer);
   CHECK(kind(2) == BufferKind::Pointwise);
   CHECK(l.program.outputs[3].view.buffer == -1);

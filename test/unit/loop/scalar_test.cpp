@@ -54,15 +54,15 @@ TEST_CASE("casts through a wider type vanish, through a narrower one they stay")
 
 TEST_CASE("constants fold to the bits that a kernel gives") {
   ScalarBuilder b;
-  const Scalar* sum = b.apply(ScalarOp::Add, DType::BF16, {b.constant(DType::BF16, 1.0), b.constant(DType::BF16, 0x1p-9)});
-  CHECK(sum->real == 1.0);   // half an ulp, to even
-  const Scalar* f32 = b.apply(ScalarOp::Mul, DType::F32, {b.constant(DType::F32, 0.1), b.constant(DType::F32, 3.0)});
-  CHECK(static_cast<float>(f32->real) == 0.1f * 3.0f);
-  const Scalar* wrapped = b.apply(ScalarOp::Add, DType::I8, {b.constant_int(DType::I8, 127), b.constant_int(DType::I8, 1)});
-  CHECK(wrapped->integer == -128);
-  const Scalar* zero = b.constant_int(DType::I64, 0);
-  CHECK(b.apply(ScalarOp::FloorDiv, DType::I64, {b.constant_int(DType::I64, 1), zero})->op == ScalarOp::FloorDiv);
-  CHECK(b.apply(ScalarOp::FloorDiv, DType::I64, {b.constant_int(DType::I64, -7), b.constant_int(DType::I64, 2)})->integer == -4);
+  const auto real = [&](DType dtype, double v) { return b.constant(dtype, v); };
+  const auto whole = [&](DType dtype, int64_t v) { return b.constant_int(dtype, v); };
+  const auto apply = [&](ScalarOp op, const Scalar* p, const Scalar* q) { return b.apply(op, p->dtype, {p, q}); };
+  CHECK(apply(ScalarOp::Add, real(DType::BF16, 1.0), real(DType::BF16, 0x1p-9))->real == 1.0);   // half an ulp, to even
+  const Scalar* product = apply(ScalarOp::Mul, real(DType::F32, 0.1), real(DType::F32, 3.0));
+  CHECK(static_cast<float>(product->real) == 0.1f * 3.0f);
+  CHECK(apply(ScalarOp::Add, whole(DType::I8, 127), whole(DType::I8, 1))->integer == -128);
+  CHECK(apply(ScalarOp::FloorDiv, whole(DType::I64, 1), whole(DType::I64, 0))->op == ScalarOp::FloorDiv);
+  CHECK(apply(ScalarOp::FloorDiv, whole(DType::I64, -7), whole(DType::I64, 2))->integer == -4);
 }
 
 TEST_CASE("numbers are rounded as their dtype is") {
