@@ -477,9 +477,10 @@ Owned Executor::call_pure(PyObject* callable, const Arguments& a) {
   contents.reserve(static_cast<size_t>(a.n));
   contents.set_keyword_names(a.kwnames);
   for (int64_t i = 0; i < a.n; i++) {
-    const Value v = seen(a[i]);
-    prov.use_deep(v);
-    contents.add(v);
+    const Owned v = concrete(seen(a[i]));
+    prov.use_deep(v.get());
+    contents.add(v.get());
+    contents.keep(v.ref);
   }
   if (PyFunction_Check(callable)) {   // a table says that the function is pure as a whole
     return fresh_native(

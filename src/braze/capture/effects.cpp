@@ -123,6 +123,8 @@ bool Executor::list_append(Value list, Value item) {
 }
 
 bool Executor::dict_set(Value dict, Value key, Value value) {
+  const Owned fixed = concrete(key);
+  key = fixed.get();
   require_native_hash(*this, key);
   prov.use_constant(key);
   if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
@@ -187,6 +189,8 @@ bool Executor::dict_delete(Value dict, Value key) {
 }
 
 Value Executor::dict_get(Value dict, Value key) {
+  const Owned fixed = concrete(key);
+  key = fixed.get();
   require_native_hash(*this, key);
   prov.use_constant(key);
   if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);

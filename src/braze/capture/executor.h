@@ -151,6 +151,11 @@ class Executor final : public FrameRunner {
     }
   }
 
+  // --- symbolic numbers (symbolic.cpp)
+  bool has_symbolic(PyObject* object);   // itself, or in a tuple
+  // Symbolic numbers replaced by what they are now; the tensor domain guards that they stay so.
+  Owned concrete(Value v);
+
   // --- fresh objects
   Owned fresh(Ref object);               // registers; empty stays empty
   Owned fresh_native(Ref object);        // result of a native call: registers what it holds, too

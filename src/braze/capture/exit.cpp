@@ -21,6 +21,11 @@ int32_t ExitBuilder::fetched(Src src) {
 }
 
 int32_t ExitBuilder::slot(Value v) {
+  if (x_.has_symbolic(v.object)) {
+    const Owned fixed = x_.concrete(v);
+    kept_.push_back(fixed.ref);
+    return slot(fixed.get());
+  }
   x_.prov.reject_address(v.object);
   if (const int32_t* made = slots_.find(v.object)) {
     if (*made == 0) x_.fail("a value that contains itself through an immutable object");

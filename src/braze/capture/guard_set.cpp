@@ -37,14 +37,11 @@ void GuardSet::add(Requirement r) {
   CHECK(r.src < sources_.size());
   CHECK(r.other < sources_.size());
   const uint64_t h = hash_requirement(r);
-  const auto [first, last] = index_.equal_range(h);
-  for (auto it = first; it != last; ++it) {
-    if (equal(requirements_[it->second], r)) return;
-  }
+  if (index_.find(h, [&](uint32_t row) { return equal(requirements_[row], r); }) >= 0) return;
   for (PyObject* object : {r.key, r.value, r.found}) {
     if (object != nullptr) held_.push_back(Ref::borrow(object));
   }
-  index_.emplace(h, requirements_.size());
+  index_.insert(h, static_cast<uint32_t>(requirements_.size()));
   requirements_.push_back(r);
 }
 

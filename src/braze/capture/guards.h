@@ -9,11 +9,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "braze/capture/guard_requirement.h"
+#include "braze/capture/hash_index.h"
 #include "braze/capture/source.h"
 #include "braze/capture/tensor_domain.h"
 #include "braze/support/result.h"
@@ -59,7 +59,7 @@ class GuardSet {
   void add(Requirement requirement);
   SourceTable& sources_;
   std::vector<Requirement> requirements_;
-  std::unordered_multimap<uint64_t, size_t> index_;
+  HashIndex index_;
   std::vector<Ref> held_;                             // what the requirements point to, during the trace
   std::vector<TensorOperand> operands_;
   std::vector<std::pair<std::shared_ptr<const ShapeCheck>, std::vector<Src>>> shapes_;

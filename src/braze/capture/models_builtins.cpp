@@ -38,6 +38,13 @@ int instance_check(Executor& x, Value object, Value type, bool subclass) {
   } else {
     x.prov.use_type(object);
   }
+  if (!subclass && x.prov.category(object.object) == Category::Symbolic && PyType_Check(type.object)) {
+    // A symbolic size passes for the number that it stands for.
+    const std::string name = Py_TYPE(object.object)->tp_name;
+    PyTypeObject* stands_for = name == "SymFloat" ? &PyFloat_Type : name == "SymBool" ? &PyBool_Type : &PyLong_Type;
+    if (PyObject_IsSubclass(reinterpret_cast<PyObject*>(stands_for), type.object) == 1) return 1;
+    PyErr_Clear();
+  }
   PyTypeObject* meta = Py_TYPE(type.object);
   PyObject* hook_name = interned(subclass ? "__subclasscheck__" : "__instancecheck__");
   PyObject* hook = _PyType_Lookup(meta, hook_name);
@@ -167,7 +174,11 @@ Owned model_bool(Executor& x, Value, const Arguments& a) {
 Owned number(Executor& x, PyTypeObject* type, const char* method, const Arguments& a) {
   if (a.n == 1 && a.n_keywords() == 0) {
     const Category c = x.prov.category(a.objects[0]);
-    if (c == Category::Symbolic) x.fail("a number out of a symbolic size");
+    if (c == Category::Symbolic) {
+      if (type == &PyLong_Type && std::string(Py_TYPE(a.objects[0])->tp_name) == "SymInt") return Owned::borrow(a[0]);
+      const Owned fixed = x.concrete(a[0]);
+      return Owned::steal(type == &PyLong_Type ? PyNumber_Long(fixed.ref.get()) : PyNumber_Float(fixed.ref.get()));
+    }
     PyObject* raw = _PyType_Lookup(Py_TYPE(a.objects[0]), interned(method));
     if (c == Category::Tensor || (raw != nullptr && PyFunction_Check(raw))) {
       Owned r = x.call_method(x.special(a[0], interned(method)), {});

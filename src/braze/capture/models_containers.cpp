@@ -25,6 +25,8 @@ void require_native_hash(Executor& x, Value key) {
 }
 
 bool add_to_set(Executor& x, Value set, Value item) {
+  const Owned fixed = x.concrete(item);
+  item = fixed.get();
   require_native_hash(x, item);
   x.prov.use_constant(item);
   if (x.prov.category(item.object) == Category::Tuple) x.prov.use_deep(item);

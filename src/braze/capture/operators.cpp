@@ -437,7 +437,9 @@ Owned Executor::compare(int op, Value a, Value b) {
     prov.use_deep(b);
     const uint64_t before = frames_run_natively();
     Owned r = Owned::steal(PyObject_RichCompare(a.object, b.object, op));
-    if (frames_run_natively() != before) fail("a comparison that calls Python code");
+    if (frames_run_natively() != before && !has_symbolic(a.object) && !has_symbolic(b.object)) {
+      fail("a comparison that calls Python code");
+    }
     return r;
   }
   if ((op == Py_EQ || op == Py_NE) && (compares_by_identity(a.object) || ca == Category::Constant) &&
@@ -505,8 +507,10 @@ int Executor::contains(Value container, Value item) {
     prov.use_present(found);
     return 1;
   }
-  if (prov.category(container.object) == Category::Constant) {
+  if (prov.category(container.object) == Category::Constant && !has_symbolic(container.object)) {
     prov.use_constant(container);
+    const Owned fixed = concrete(item);
+    item = fixed.get();
     prov.use_deep(item);
     return PySequence_Contains(container.object, item.object);
   }
@@ -761,7 +765,8 @@ bool Executor::call_slot(PyObject* descriptor, const Arguments& a, Owned& out) {
 
 Owned Executor::to_string(Value v, bool repr) {
   prov.reject_address(v.object);
-  v = seen(v);
+  const Owned fixed = concrete(seen(v));
+  v = fixed.get();
   PyTypeObject* type = Py_TYPE(v.object);
   if (prov.category(v.object) == Category::Tensor) fail("the text of a tensor");
   PyObject* method = nullptr;
@@ -785,7 +790,8 @@ Owned Executor::to_string(Value v, bool repr) {
 
 Owned Executor::format(Value v, PyObject* spec) {
   prov.reject_address(v.object);
-  v = seen(v);
+  const Owned fixed = concrete(seen(v));
+  v = fixed.get();
   PyTypeObject* type = Py_TYPE(v.object);
   PyObject* method = nullptr;
   if (is_python_method(type, interned("__format__"), method)) {

@@ -9,8 +9,10 @@
 // tuples) that are stored in a fresh object are remembered with it, by pointer.
 #pragma once
 
+#include <unordered_map>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "braze/capture/guards.h"

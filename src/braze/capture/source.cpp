@@ -56,13 +56,11 @@ Src SourceTable::intern(SourceKind kind, Src base, int64_t index, PyObject* key,
   CHECK(base < sources_.size());
   uint64_t h = mix(mix(mix(0, static_cast<uint64_t>(kind)), base), static_cast<uint64_t>(index));
   h = mix(mix(h, hash_constant(key)), reinterpret_cast<uintptr_t>(extra));
-  const auto [first, last] = index_.equal_range(h);
-  for (auto it = first; it != last; ++it) {
-    const Source& s = sources_[it->second];
-    if (s.kind == kind && s.base == base && s.index == index && s.extra.get() == extra && same_key(s.key.get(), key)) {
-      return it->second;
-    }
-  }
+  const int64_t known = index_.find(h, [&](uint32_t row) {
+    const Source& s = sources_[row];
+    return s.kind == kind && s.base == base && s.index == index && s.extra.get() == extra && same_key(s.key.get(), key);
+  });
+  if (known >= 0) return static_cast<Src>(known);
   Ref held = Ref::borrow(key);
   if (key != nullptr && PyUnicode_CheckExact(key)) {   // loads then find their entry by comparing pointers
     PyObject* interned = held.release();
@@ -71,7 +69,7 @@ Src SourceTable::intern(SourceKind kind, Src base, int64_t index, PyObject* key,
   }
   const Src src = static_cast<Src>(sources_.size());
   sources_.push_back({kind, base, index, std::move(held), Ref::borrow(extra)});
-  index_.emplace(h, src);
+  index_.insert(h, src);
   return src;
 }
 

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "braze/capture/hash_index.h"
 #include "braze/capture/ref.h"
 
 namespace braze::capture {
@@ -67,7 +67,7 @@ class SourceTable {
 
  private:
   std::vector<Source> sources_;
-  std::unordered_multimap<uint64_t, Src> index_;
+  HashIndex index_;
   std::vector<std::string> argument_names_;
   std::string callee_name_ = "self";
 };
