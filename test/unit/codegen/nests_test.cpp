@@ -283,6 +283,33 @@ TEST_CASE("a gather along the lanes, and a strided load; exact bounds") {
   }
 }
 
+TEST_CASE("every second element, and backwards; several types and lengths") {
+  for (int width : widths())
+    for (int64_t n : {1, 2, 8, 9, 16, 17, 50})
+      for (DType dtype : {DType::F32, DType::F64, DType::BF16, DType::U8}) {
+        Builder b;
+        const int32_t x = b.param(dtype), o = b.param(dtype, true), q = b.param(dtype, true), narrow = b.param(DType::F32);
+        const Expr count = b.size(n);
+        auto j = b.axis(count, AxisRole::Vector);
+        b.kernel.parallel = {j};
+        (void)narrow;
+        Stage stage;
+        stage.stores = {store(o, j.symbol, b.load(x, j.symbol * Expr(2) + 1)), store(q, j.symbol, b.load(x, count - 1 - j.symbol))};
+        b.kernel.stages = {stage};
+        const auto bytes = static_cast<size_t>(size_of(dtype)), m = static_cast<size_t>(n);
+        std::vector<unsigned char> in(2 * m * bytes), even(m * bytes + 8, 7), back(m * bytes + 8, 7);
+        for (size_t k = 0; k < in.size(); ++k) in[k] = static_cast<unsigned char>(k * 37 % 97);
+        float unused = 0;
+        run(b, width, {in.data(), even.data(), back.data(), &unused}, 0, n);
+        for (size_t k = 0; k < m; ++k) {
+          CHECK(std::equal(&even[k * bytes], &even[k * bytes] + bytes, &in[(2 * k + 1) * bytes]));
+          CHECK(std::equal(&back[k * bytes], &back[k * bytes] + bytes, &in[(m - 1 - k) * bytes]));
+        }
+        CHECK(even[m * bytes] == 7);
+        CHECK(back[m * bytes] == 7);
+      }
+}
+
 TEST_CASE("window maximum: unrolled loops, masked loads at the border") {
   for (int width : widths()) {
     const int64_t h = 5, w = 41, oh = 5, ow = 41;

@@ -105,6 +105,7 @@ class KernelEmitter {
   int weight(const Stage& stage) const;
   bool sums_in_blocks(const Stage& stage, const LoopPlan& plan) const;
   std::vector<Running> begin(const Stage& stage, size_t n_groups, bool with_totals);
+  std::string first_index(const Stage& s, const Accumulator& a, size_t u);
   void accumulate(std::vector<Running>& running, bool along_lanes);
   void finish(std::vector<Running>& running, bool along_lanes);
   void stores(std::span<const Store> list);
@@ -130,6 +131,7 @@ class KernelEmitter {
     enum class Kind : uint8_t { Uniform, Contiguous, Strided, Anywhere, Lanes } kind = Kind::Uniform;
     std::string pointer;              // to lane 0 of vector 0 (Contiguous, Strided, Lanes) or to the element (Uniform)
     std::string stride;               // Strided
+    int64_t step = 0;                 // Strided: the stride if it is known
     int32_t buffer = 0;
     Expr expression;
     int depth = 0;

@@ -124,6 +124,7 @@ KernelEmitter::Address KernelEmitter::address_of(int32_t buffer, Expr e) {
   } else {
     a.kind = Address::Kind::Strided;
     a.stride = scalar_index(*coefficient);
+    a.step = coefficient->maybe_constant().value_or(0);
   }
   return a;
 }
@@ -172,6 +173,9 @@ std::string KernelEmitter::load_text(const Address& a, int32_t buffer, DType dty
     case Address::Kind::Strided: case Address::Kind::Anywhere: {
       const bool strided = a.kind == Address::Kind::Strided;
       const std::string place = strided ? a.pointer + " + (" + lane + ") * " + a.stride : base_of(buffer);
+      if (mask.empty() && a.step == 2)
+        return in(dtype, live.empty() ? "even" + size + "(" + place + ")" : "evenn" + size + "(" + place + ", " + live + ")");
+      if (mask.empty() && a.step == -1 && live.empty()) return in(dtype, "back" + size + "(" + place + ")");
       const std::string addresses = lane_addresses(a, u);
       if (!mask.empty()) return in(dtype, "gatherm" + size + "(" + place + ", " + addresses + ", " + mask + ")");
       return in(dtype, "gather" + size + "(" + place + ", " + addresses + ", " + n + ")");

@@ -26,8 +26,6 @@ bool is_float_sum(const Accumulator& a) {
   return a.op == ReduceOp::Sum && (a.dtype == DType::F32 || a.dtype == DType::F64);
 }
 
-constexpr const char* kNoIndex = "0x7fffffffffffffffl";
-
 // The type in which an extreme is compared.
 DType compared_type(const Accumulator& a) { return a.value->dtype == DType::Bool ? DType::I32 : a.value->dtype; }
 
@@ -66,9 +64,7 @@ KernelEmitter::LoopPlan KernelEmitter::plan_for(const Stage& s) const {
   if (along_lanes) {
     const int w = weight(s);
     plan.one_body = w > kHeavy;
-    const bool simple = std::none_of(s.accumulators.begin(), s.accumulators.end(),
-                                     [](const Accumulator& a) { return is_arg(a.op); });
-    if (!plan.one_body && !s.accumulators.empty() && !s.scan && simple) plan.unroll = w <= 6 ? 4 : 2;
+    if (!plan.one_body && !s.accumulators.empty() && !s.scan) plan.unroll = w <= 6 ? 4 : 2;
   }
   if (sums_in_blocks(s, plan)) plan.block = along_lanes ? kVectorsPerBlock * lanes_ : kRowsPerBlock;
   return plan;
@@ -169,7 +165,7 @@ std::vector<KernelEmitter::Running> KernelEmitter::begin(const Stage& s, size_t 
       line(depth(), std::string(vector_type(register_of(dtype))) + " " + r.names[u] + " = " + neutral_text(a.op, dtype) + ";");
       if (is_arg(a.op)) {
         r.places.push_back("k" + name + "_" + std::to_string(u));
-        line(depth(), "VL " + r.places[u] + " = set_l(" + kNoIndex + ");");
+        line(depth(), "VL " + r.places[u] + " = " + first_index(s, a, u) + ";");
       }
       if (with_totals && is_float_sum(a)) {
         r.totals.push_back("t" + name + "_" + std::to_string(u));
@@ -179,6 +175,20 @@ std::vector<KernelEmitter::Running> KernelEmitter::begin(const Stage& s, size_t 
     result.push_back(std::move(r));
   }
   return result;
+}
+
+// The index of each lane's first element: the answer if nothing exceeds the neutral element. A lane that has no element
+// has an index behind those of all that have.
+std::string KernelEmitter::first_index(const Stage& s, const Accumulator& a, size_t u) {
+  std::vector<std::pair<Expr, Expr>> zeros;
+  Expr lane = 0;
+  for (const LoopAxis& axis : s.loops) {
+    zeros.emplace_back(axis.symbol, Expr(0));
+    if (axis.role == AxisRole::Vector) lane = sym::coefficient(a.index, axis.symbol).value_or(Expr(1));
+  }
+  const std::string start = as_vector(index(sym::substitute(a.index, zeros), u));
+  if (lane == Expr(0)) return start;
+  return "(" + start + " + (iota_l + " + std::to_string(u * static_cast<size_t>(lanes_)) + "l) * " + scalar_index(lane) + ")";
 }
 
 // One trip of all accumulators. Along the lanes, dead lanes keep what they have.
@@ -207,7 +217,6 @@ void KernelEmitter::accumulate(std::vector<Running>& running, bool along_lanes) 
       if (r == Register::Float || r == Register::Double)
         better += " | ((" + x + " != " + x + ") & (" + name + " == " + name + "))";
       if (wide) better = "mask_d(" + better + ")";
-      better += " | mask_d(" + running[i].places[u] + " == " + kNoIndex + ")";
       const std::string taken = fresh("m");
       line(depth(), "const VI " + taken + " = " + (live.empty() ? better : "(" + better + ") & " + live) + ";");
       line(depth(), assign(name, std::string("sel_") + suffix_of(r) + "(" + taken + ", " + x + ", " + name + ")"));
@@ -229,9 +238,13 @@ void KernelEmitter::finish(std::vector<Running>& running, bool along_lanes) {
     if (is_arg(a.op)) {
       v.names = r.places;
       const Register compared = register_of(compared_type(a));
-      if (along_lanes)
-        v.names = {"set_l(hfirst<" + std::string(a.op == ReduceOp::ArgMax ? "1" : "-1") + ", " + vector_type(compared) +
-                   ", " + element_type(compared) + ">(" + r.names[0] + ", " + r.places[0] + "))"};
+      const std::string types = std::string(a.op == ReduceOp::ArgMax ? "<1, " : "<-1, ") + vector_type(compared) + ", " +
+                                element_type(compared) + ">(";
+      if (along_lanes) {
+        for (size_t u = 1; u < r.names.size(); ++u)
+          line(depth(), "merge_first" + types + r.names[0] + ", " + r.places[0] + ", " + r.names[u] + ", " + r.places[u] + ");");
+        v.names = {"set_l(hfirst" + types + r.names[0] + ", " + r.places[0] + "))"};
+      }
     } else if (!r.totals.empty()) {
       v.names = along_lanes ? std::vector<std::string>{r.totals[0]} : r.totals;
       for (std::string& name : v.names) {

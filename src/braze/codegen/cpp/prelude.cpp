@@ -39,9 +39,9 @@ void for_each_word(std::string_view text, const F& f) {
   }
 }
 
-std::string numbers(int from, int to) {
+std::string numbers(int from, int to, int step = 1) {
   std::string text;
-  for (int i = from; i < to; ++i) text += (text.empty() ? "" : ", ") + std::to_string(i);
+  for (int i = from; step > 0 ? i < to : i > to; i += step) text += (text.empty() ? "" : ", ") + std::to_string(i);
   return text;
 }
 
@@ -50,6 +50,12 @@ std::string shifts(int lanes) {
   std::string text;
   for (int k = 1; k < lanes; k *= 2)
     text += "x = op(x, __builtin_shufflevector(fill, x, " + numbers(0, k) + ", " + numbers(lanes, 2 * lanes - k) + ")); ";
+  return text;
+}
+
+std::string gathered(int lanes) {
+  std::string text;
+  for (int i = 0; i < lanes; ++i) text += (i == 0 ? "p[k[" : ", p[k[") + std::to_string(i) + "]]";
   return text;
 }
 
@@ -102,6 +108,8 @@ std::string fill_in(std::string_view text, int lanes, int vector_bytes) {
     };
     const bool known = take("iota", numbers(0, lanes)) || take("low", numbers(0, lanes / 2)) ||
                        take("high", numbers(lanes / 2, lanes)) || take("shifts", shifts(lanes)) || take("fold", fold(lanes)) ||
+                       take("pairs", numbers(0, lanes, 2) + ", " + numbers(lanes + 1, 2 * lanes, 2)) ||
+                       take("backwards", numbers(lanes - 1, -1, -1)) || take("gathered", gathered(lanes)) ||
                        take("transpose", transpose(lanes)) ||
                        take("L", std::to_string(lanes)) || take("W", std::to_string(vector_bytes)) ||
                        take("1", std::to_string(lanes)) || take("2", std::to_string(2 * lanes)) ||

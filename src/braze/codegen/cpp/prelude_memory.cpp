@@ -129,7 +129,12 @@ constexpr Snippet kSnippets[] = {
 )"},
 
     // Lanes from anywhere: p[a[i]]; or p[i * s]. Of n live lanes only.
-    {"gather_lanes", kAlways, R"(template <class T, class E> SLOW T gather_lanes(const E* p, VL a, long n) { E t[@L] = {}; long k[@L]; stu(k, a); for (long i = 0; i < n; i++) t[i] = p[k[i]]; return ldu<T>(t); }
+    {"gather_lanes", kAlways, R"(template <class T, class E> SLOW T gather_lanes(const E* p, VL a, long n) {
+  E t[@L] = {}; long k[@L]; stu(k, a);
+  if (n >= @L) return T{@gathered};
+  for (long i = 0; i < n; i++) t[i] = p[k[i]];
+  return ldu<T>(t);
+}
 )"},
     {"gather_under", kAlways, R"(template <class T, class E> SLOW T gather_under(const E* p, VL a, VI m) { E t[@L] = {}; long k[@L]; int l[@L]; stu(k, a); stu(l, m); for (long i = 0; i < @L; i++) if (l[i]) t[i] = p[k[i]]; return ldu<T>(t); }
 )"},
@@ -149,6 +154,18 @@ constexpr Snippet kSnippets[] = {
     {"gatherm8", kAlways, "F VL gatherm8(const void* p, VL a, VI m) { return gather_under<VL, long>((const long*)p, a, m); }\n"},
     {"gatherm2", kAlways, "F VS gatherm2(const void* p, VL a, VI m) { return gather_under<VS, short>((const short*)p, a, m); }\n"},
     {"gatherm1", kAlways, "F VC gatherm1(const void* p, VL a, VI m) { return gather_under<VC, signed char>((const signed char*)p, a, m); }\n"},
+    // Every second element from p on: two loads that end with the last of them. And backwards from p.
+    {"even", kAlways, "template <class V, class E> F V even(const void* p) { return __builtin_shufflevector(ldu<V>(p), ldu<V>((const E*)p + @L - 1), @pairs); }\n"},
+#define EVEN(size, vector, type)                                                                                        \
+  {"even" size, kAlways, "F " vector " even" size "(const void* p) { return even<" vector ", " type ">(p); }\n"},        \
+  {"evenn" size, kAlways, "F " vector " evenn" size "(const void* p, long n) { " vector " a = ldn" size "(p, 2 * n - 1 < @L ? 2 * n - 1 : @Ll), b{}; " \
+   "if (2 * n > @L) b = ldn" size "((const " type "*)p + @L - 1, 2 * n - @L); return __builtin_shufflevector(a, b, @pairs); }\n"},  \
+  {"back" size, kAlways, "F " vector " back" size "(const void* p) { " vector " a = ldu<" vector ">((const " type "*)p - (@L - 1)); return __builtin_shufflevector(a, a, @backwards); }\n"}
+    EVEN("4", "VI", "int"),
+    EVEN("8", "VL", "long"),
+    EVEN("2", "VS", "short"),
+    EVEN("1", "VC", "signed char"),
+#undef EVEN
     // t[i][j] = q[j * stride + i] for i < ni, j < nj (at most @L): a tile that is contiguous along i, read along j.
     {"tile_in", kAlways, R"(template <class V, class E> SLOW void tile_in(const void* p, long stride, long ni, long nj, void* tile) {
   const E* q = (const E*)p; E* t = (E*)tile;

@@ -33,15 +33,20 @@ constexpr Snippet kSnippets[] = {
     {"hany_m", kAlways, "F int hany_m(VI v) { return -any(v); }\n"},
     {"hall_m", kAlways, "F int hall_m(VI v) { return any(~v) - 1; }\n"},
 
-    // First index of the extreme: a lane that saw nothing has index 0x7fff...; NaN is the extreme. sign: 1 max, -1 min.
-    {"hfirst", kAlways, R"(template <int sign, class V, class T> SLOW long hfirst(V v, VL at) {
-  T t[@L]; long k[@L]; stu(t, v); stu(k, at); T best = t[0]; long r = k[0];
-  for (int i = 1; i < @L; i++) {
-    if (k[i] == 0x7fffffffffffffffl) continue;
-    bool nan = t[i] != t[i], was = best != best, more = sign > 0 ? t[i] > best : t[i] < best, same = t[i] == best || (nan && was);
-    if (r == 0x7fffffffffffffffl || (nan && !was) || (!was && more) || (same && k[i] < r)) { best = t[i]; r = k[i]; }
-  }
-  return r;
+    // First index of the extreme; NaN is the extreme. sign: 1 max, -1 min.
+    {"hfirst", kAlways, R"(template <int sign, class V, class T> F long hfirst(V v, VL at) {
+  const T best = fold(v, [](auto a, auto b) __attribute__((always_inline)) { auto k = sign > 0 ? (a > b ? a : b) : (a < b ? a : b); return a != a ? a : k; });
+  const V all = V{} + best;
+  const auto hit = (v == all) | ((v != v) & (all != all));
+  return hmin_l(__builtin_convertvector(hit, VL) != 0 ? at : VL{} + 0x7fffffffffffffffl);
+}
+)"},
+    // The same lane by lane: (v, at) becomes (x, i) where that comes first.
+    {"merge_first", kAlways, R"(template <int sign, class V, class T> F void merge_first(V& v, VL& at, V x, VL i) {
+  auto take = (sign > 0 ? x > v : x < v) | ((x != x) & (v == v)), same = (x == v) | ((x != x) & (v != v));
+  take |= same & __builtin_convertvector(i < at, decltype(same));
+  v = take != 0 ? x : v;
+  at = __builtin_convertvector(take, VL) != 0 ? i : at;
 }
 )"},
 
