@@ -516,6 +516,11 @@ class Operands {
           if (!x_.prov.has_origin(v)) x_.fail("a list of unknown origin as the operand of a tensor operation");
           return sequence(v, PyList_GET_SIZE(v.object), false);
         }
+        // Mode objects that a native of this kind made: they hold torch's state, not the program's.
+        if (x_.prov.is_fresh(v.object) &&
+            domain().classify(reinterpret_cast<PyObject*>(Py_TYPE(v.object))) == NativeKind::Tensor) {
+          return v.object;
+        }
         x_.fail(std::string("an operand of type ") + Py_TYPE(v.object)->tp_name + " in a tensor operation");
       case Category::Unset: break;
     }
