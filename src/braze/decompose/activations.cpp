@@ -33,8 +33,8 @@ Replacement celu(Builder& b, const Node& node) {
 Replacement selu(Builder& b, const Node& node) {
   Value* x = graph::tensor(node, "self");
   if (!is_real_float(x)) return {};
-  return {b(OpId::elu, {x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946,
-                        graph::int_argument(1)})};
+  return {
+      b(OpId::elu, {x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, graph::int_argument(1)})};
 }
 
 }  // namespace braze::decompose

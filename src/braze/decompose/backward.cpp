@@ -69,7 +69,8 @@ Replacement log_softmax_backward(Builder& b, const Node& node) {
 }
 
 Replacement layer_norm_backward(Builder& b, const Node& node) {
-  Value *g = graph::tensor(node, "grad_out"), *x = graph::tensor(node, "input"), *weight = graph::tensor(node, "weight");
+  Value *g = graph::tensor(node, "grad_out"), *x = graph::tensor(node, "input"),
+        *weight = graph::tensor(node, "weight");
   auto normalized_dims = static_cast<int64_t>(graph::expressions(node, "normalized_shape").size());
   if (!is_real_float(x) || is_empty(x) || !undefined_are_unused(b, node)) return {};
   int64_t rank = x->type.dim();
@@ -89,7 +90,8 @@ Replacement layer_norm_backward(Builder& b, const Node& node) {
 }
 
 Replacement group_norm_backward(Builder& b, const Node& node) {
-  Value *g = graph::tensor(node, "grad_out"), *x = graph::tensor(node, "input"), *weight = graph::tensor(node, "weight");
+  Value *g = graph::tensor(node, "grad_out"), *x = graph::tensor(node, "input"),
+        *weight = graph::tensor(node, "weight");
   auto groups = graph::integer(node, "group");
   if (!is_real_float(x) || !groups || is_empty(x) || x->type.dim() < 2 || !undefined_are_unused(b, node)) return {};
   Shape split = x->type.sizes;
@@ -124,7 +126,8 @@ Replacement group_norm_backward(Builder& b, const Node& node) {
 }
 
 Replacement batch_norm_backward(Builder& b, const Node& node) {
-  Value *g = graph::tensor(node, "grad_out"), *x = graph::tensor(node, "input"), *weight = graph::tensor(node, "weight");
+  Value *g = graph::tensor(node, "grad_out"), *x = graph::tensor(node, "input"),
+        *weight = graph::tensor(node, "weight");
   auto eps = graph::number(node, "eps");
   if (!is_real_float(x) || !eps || is_empty(x) || x->type.dim() < 2 || !undefined_are_unused(b, node)) return {};
   bool training = graph::boolean(node, "train");
@@ -151,7 +154,8 @@ Replacement batch_norm_backward(Builder& b, const Node& node) {
 
 // -weight grad at each target's class, 0 elsewhere and for ignored targets.
 Replacement nll_loss_backward(Builder& b, const Node& node) {
-  Value *g = graph::tensor(node, "grad_output"), *x = graph::tensor(node, "self"), *target = graph::tensor(node, "target");
+  Value *g = graph::tensor(node, "grad_output"), *x = graph::tensor(node, "self"),
+        *target = graph::tensor(node, "target");
   Value* weight = graph::tensor(node, "weight");
   auto reduction = graph::integer(node, "reduction"), ignore = graph::integer(node, "ignore_index");
   if (!is_real_float(x) || !reduction || !ignore || is_empty(x) || !is_integral(target->type.dtype, false)) return {};

@@ -48,7 +48,8 @@ std::string fit(Builder& b, const Node& node, Replacement& values) {
     if (!result->type.defined) return "result " + std::to_string(i) + " is undefined";
     if (values[i]->type.dtype != result->type.dtype)
       return "result " + std::to_string(i) + " has dtype " + std::string(text_of(values[i]->type.dtype));
-    if (!graph::known_equal(*b.graph().env, values[i]->type.sizes, result->type.sizes)) return "result " + std::to_string(i) + " has other sizes";
+    if (!graph::known_equal(*b.graph().env, values[i]->type.sizes, result->type.sizes))
+      return "result " + std::to_string(i) + " has other sizes";
     values[i] = b.with_layout(values[i], result->type);
     if (values[i] == nullptr) return "result " + std::to_string(i) + " has a layout that cannot be made";
   }

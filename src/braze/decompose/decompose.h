@@ -20,7 +20,7 @@ using Replacement = std::vector<graph::Value*>;
 using Rule = Replacement (*)(graph::Builder& b, const graph::Node& node);
 
 struct Row {
-  std::string_view op;      // printed name
+  std::string_view op;  // printed name
   Rule rule;
   Table table;
 };
@@ -28,13 +28,13 @@ struct Row {
 std::span<const Row> all_rules();
 
 struct Options {
-  bool target = true;                     // use target rules too
-  std::vector<std::string> keep;          // printed op names to leave alone
+  bool target = true;             // use target rules too
+  std::vector<std::string> keep;  // printed op names to leave alone
 };
 
 struct Report {
   int decomposed = 0;
-  std::vector<std::string> failed;        // "aten.x: why": a rule made a wrong type or met a missing one; node kept
+  std::vector<std::string> failed;  // "aten.x: why": a rule made a wrong type or met a missing one; node kept
 };
 
 // Applies the rules until none applies. Results keep their exact types; origins and tags are inherited.

@@ -17,10 +17,14 @@ std::vector<int64_t> every_dim(const Value* x) { return graph::wrap_dims({}, x->
 Replacement reduce(Builder& b, const Node& node, Value* loss) {
   loss = b.cast(loss, node.result()->type.dtype);
   switch (graph::integer(node, "reduction").value_or(-1)) {
-    case 0: return {loss};
-    case 1: return {b.mean(loss, every_dim(loss), false)};
-    case 2: return {b.sum(loss, every_dim(loss), false)};
-    default: return {};
+    case 0:
+      return {loss};
+    case 1:
+      return {b.mean(loss, every_dim(loss), false)};
+    case 2:
+      return {b.sum(loss, every_dim(loss), false)};
+    default:
+      return {};
   }
 }
 
@@ -103,7 +107,8 @@ Replacement huber_loss(Builder& b, const Node& node) {
   return reduce(b, node, b(OpId::where_self, {below, square, line}));
 }
 
-// (1 - y) x - log_sigmoid(x), the log-sigmoid times (pos_weight - 1) y + 1 if there is one; all of it tensor ops in ATen.
+// (1 - y) x - log_sigmoid(x), the log-sigmoid times (pos_weight - 1) y + 1 if there is one; all of it tensor ops in
+// ATen.
 Replacement binary_cross_entropy_with_logits(Builder& b, const Node& node) {
   Value *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
   Value *weight = graph::tensor(node, "weight"), *pos_weight = graph::tensor(node, "pos_weight");

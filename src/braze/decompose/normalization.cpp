@@ -16,10 +16,10 @@ using graph::Value;
 namespace {
 
 struct Normalized {
-  Value* mean;       // with the reduced dimensions as 1
-  Value* variance;   // biased
+  Value* mean;      // with the reduced dimensions as 1
+  Value* variance;  // biased
   Value* rstd;
-  Value* centered;   // x - mean
+  Value* centered;  // x - mean
 };
 
 Normalized normalize(Builder& b, Value* wide, const std::vector<int64_t>& dims, double eps) {
@@ -81,9 +81,9 @@ Value* batch_norm_inference(Builder& b, const Node& node, Value* x, double eps) 
 
 struct Training {
   Value* out;
-  Value* mean;          // 1-D, in the computing type
+  Value* mean;  // 1-D, in the computing type
   Value* rstd;
-  Value* unbiased;      // variance
+  Value* unbiased;  // variance
 };
 
 Training batch_norm_training(Builder& b, const Node& node, Value* x, double eps) {
@@ -114,7 +114,8 @@ Replacement layer_norm(Builder& b, const Node& node) {
   auto dims_count = static_cast<int64_t>(graph::expressions(node, "normalized_shape").size());
   if (!is_real_float(x) || !eps || is_empty(x)) return {};
   Normalized n = normalize(b, widen(b, x), last_dims(x->type.dim(), dims_count), *eps);
-  Value* out = scale_and_shift(b, b.mul(n.centered, n.rstd), graph::tensor(node, "weight"), graph::tensor(node, "bias"));
+  Value* out =
+      scale_and_shift(b, b.mul(n.centered, n.rstd), graph::tensor(node, "weight"), graph::tensor(node, "bias"));
   return {b.cast(out, node.result()->type.dtype), statistic(b, node, 1, n.mean), statistic(b, node, 2, n.rstd)};
 }
 
@@ -124,9 +125,10 @@ Replacement rms_norm(Builder& b, const Node& node) {
   if (!is_real_float(x) || is_empty(x)) return {};
   Value* wide = widen(b, x);
   // The default is the epsilon of the computing type.
-  double eps = graph::number(node, "eps").value_or(
-      wide->type.dtype == DType::F64 ? std::numeric_limits<double>::epsilon()
-                                     : static_cast<double>(std::numeric_limits<float>::epsilon()));
+  double eps =
+      graph::number(node, "eps")
+          .value_or(wide->type.dtype == DType::F64 ? std::numeric_limits<double>::epsilon()
+                                                   : static_cast<double>(std::numeric_limits<float>::epsilon()));
   Value* square = b.mean(b.mul(wide, wide), last_dims(x->type.dim(), dims_count), true);
   Value* rstd = b(OpId::rsqrt, {b.add(square, eps)});
   Value* out = scale_and_shift(b, b.mul(wide, rstd), graph::tensor(node, "weight"), nullptr);

@@ -127,8 +127,8 @@ Replacement pixel_unshuffle(Builder& b, const Node& node) {
   const Shape& sizes = x->type.sizes;
   auto n = static_cast<size_t>(rank);
   Shape split(sizes.begin(), sizes.end() - 2);
-  split.insert(split.end(), {sym::floor_div(sizes[n - 2], *factor), *factor, sym::floor_div(sizes[n - 1], *factor),
-                             *factor});
+  split.insert(split.end(),
+               {sym::floor_div(sizes[n - 2], *factor), *factor, sym::floor_div(sizes[n - 1], *factor), *factor});
   std::vector<int64_t> order;
   for (int64_t d = 0; d < rank - 2; ++d) order.push_back(d);
   for (int64_t d : {rank - 1, rank + 1, rank - 2, rank}) order.push_back(d);
@@ -163,10 +163,14 @@ Replacement rot90(Builder& b, const Node& node) {
     return b(OpId::transpose_int, {value, graph::int_argument(first), graph::int_argument(second)});
   };
   switch (((*turns % 4) + 4) % 4) {
-    case 1: return {swap(flip(x, {second}))};
-    case 2: return {flip(x, {first, second})};
-    case 3: return {swap(flip(x, {first}))};
-    default: return {copy_of(b, x)};
+    case 1:
+      return {swap(flip(x, {second}))};
+    case 2:
+      return {flip(x, {first, second})};
+    case 3:
+      return {swap(flip(x, {first}))};
+    default:
+      return {copy_of(b, x)};
   }
 }
 

@@ -14,7 +14,7 @@ using graph::Value;
 namespace {
 
 struct Shifted {
-  Value* shifted;   // x - max, in the computing type
+  Value* shifted;  // x - max, in the computing type
   Value* exp;
   Value* sum;
 };

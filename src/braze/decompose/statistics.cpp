@@ -126,8 +126,10 @@ Replacement count_nonzero(Builder& b, const Node& node) {
   std::vector<int64_t> dims;
   if (node.op->argument_index("dim") >= 0) {
     // Either a list or one dimension that may be None.
-    if (auto list = graph::integers(node, "dim")) dims = *list;
-    else if (!graph::is_none(node, "dim")) return {};
+    if (auto list = graph::integers(node, "dim"))
+      dims = *list;
+    else if (!graph::is_none(node, "dim"))
+      return {};
   }
   Value* nonzero = x->type.dtype == DType::Bool ? x : b(OpId::ne_Scalar, {x, graph::int_argument(0)});
   return {b.sum(nonzero, graph::wrap_dims(dims, x->type.dim()), false)};

@@ -29,9 +29,7 @@ Value* Builder::sub(Argument a, Argument b) { return (*this)(OpId::sub_Tensor, {
 Value* Builder::mul(Argument a, Argument b) { return (*this)(OpId::mul_Tensor, {std::move(a), std::move(b)}); }
 Value* Builder::div(Argument a, Argument b) { return (*this)(OpId::div_Tensor, {std::move(a), std::move(b)}); }
 
-Value* Builder::cast(Value* x, DType dtype) {
-  return x->type.dtype == dtype ? x : (*this)(OpId::_to_copy, {x, dtype});
-}
+Value* Builder::cast(Value* x, DType dtype) { return x->type.dtype == dtype ? x : (*this)(OpId::_to_copy, {x, dtype}); }
 
 Value* Builder::view(Value* x, const Shape& sizes) {
   return x->type.sizes == sizes ? x : (*this)(OpId::view, {x, shape_argument(sizes)});
@@ -94,8 +92,7 @@ Value* Builder::with_layout(Value* x, const TensorType& type) {
   // Strides of dimensions of size 1 may be any number: as_strided states them.
   for (size_t i = 0; i < type.sizes.size(); ++i)
     if (!(type.sizes[i] == Expr(1)) && !known_equal(env, {result->type.strides[i]}, {type.strides[i]})) return nullptr;
-  return (*this)(OpId::as_strided,
-                 {result, shape_argument(type.sizes), shape_argument(type.strides), None{}});
+  return (*this)(OpId::as_strided, {result, shape_argument(type.sizes), shape_argument(type.strides), None{}});
 }
 
 }  // namespace braze::graph

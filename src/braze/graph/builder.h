@@ -29,8 +29,8 @@ class Builder {
   Value* mul(Argument a, Argument b);
   Value* div(Argument a, Argument b);
 
-  Value* cast(Value* x, DType dtype);                        // x itself if it has that dtype
-  Value* view(Value* x, const Shape& sizes);                 // x itself if it has these sizes
+  Value* cast(Value* x, DType dtype);         // x itself if it has that dtype
+  Value* view(Value* x, const Shape& sizes);  // x itself if it has these sizes
   Value* permute(Value* x, const std::vector<int64_t>& dims);
   Value* expand(Value* x, const Shape& sizes);
   Value* unsqueeze(Value* x, int64_t dim);

@@ -28,15 +28,23 @@ Node* producer(const Node& node, OpId id) {
 bool embeds(DType from, DType to) {
   if (from == to) return true;
   switch (from) {
-    case DType::Bool: return is_integral(to, false) || to == DType::F16 || to == DType::BF16 || to == DType::F32 || to == DType::F64;
+    case DType::Bool:
+      return is_integral(to, false) || to == DType::F16 || to == DType::BF16 || to == DType::F32 || to == DType::F64;
     case DType::BF16:
-    case DType::F16: return to == DType::F32 || to == DType::F64;
-    case DType::F32: return to == DType::F64;
-    case DType::U8: return to == DType::I16 || to == DType::I32 || to == DType::I64 || to == DType::F32 || to == DType::F64;
-    case DType::I8: return to == DType::I16 || to == DType::I32 || to == DType::I64 || to == DType::F32 || to == DType::F64;
-    case DType::I16: return to == DType::I32 || to == DType::I64 || to == DType::F32 || to == DType::F64;
-    case DType::I32: return to == DType::I64 || to == DType::F64;
-    default: return false;
+    case DType::F16:
+      return to == DType::F32 || to == DType::F64;
+    case DType::F32:
+      return to == DType::F64;
+    case DType::U8:
+      return to == DType::I16 || to == DType::I32 || to == DType::I64 || to == DType::F32 || to == DType::F64;
+    case DType::I8:
+      return to == DType::I16 || to == DType::I32 || to == DType::I64 || to == DType::F32 || to == DType::F64;
+    case DType::I16:
+      return to == DType::I32 || to == DType::I64 || to == DType::F32 || to == DType::F64;
+    case DType::I32:
+      return to == DType::I64 || to == DType::F64;
+    default:
+      return false;
   }
 }
 
@@ -46,15 +54,19 @@ Value* twice(const Node& node) {
   if (inner == nullptr) return nullptr;
   switch (node.op->id) {
     case OpId::neg:
-    case OpId::bitwise_not: return operand(*inner, 0);
-    case OpId::logical_not: return operand(*inner, 0)->type.dtype == DType::Bool ? operand(*inner, 0) : nullptr;
+    case OpId::bitwise_not:
+      return operand(*inner, 0);
+    case OpId::logical_not:
+      return operand(*inner, 0)->type.dtype == DType::Bool ? operand(*inner, 0) : nullptr;
     case OpId::relu:
     case OpId::abs:
     case OpId::floor:
     case OpId::ceil:
     case OpId::trunc:
-    case OpId::round: return inner->result();
-    default: return nullptr;
+    case OpId::round:
+      return inner->result();
+    default:
+      return nullptr;
   }
 }
 

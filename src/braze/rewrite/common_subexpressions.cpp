@@ -17,7 +17,9 @@ uint64_t hash_of(const Argument& argument);
 
 struct HashArgument {
   uint64_t operator()(graph::None) const { return 1; }
-  uint64_t operator()(const Value* value) const { return value == nullptr ? 2 : static_cast<uint64_t>(value->id) + 100; }
+  uint64_t operator()(const Value* value) const {
+    return value == nullptr ? 2 : static_cast<uint64_t>(value->id) + 100;
+  }
   uint64_t operator()(const sym::Expr& e) const { return e.hash(); }
   uint64_t operator()(double x) const { return std::bit_cast<uint64_t>(x); }
   uint64_t operator()(bool x) const { return x ? 3 : 4; }

@@ -16,7 +16,7 @@ using graph::Value;
 
 namespace {
 
-constexpr size_t kLimit = 4096;   // distinct elements of an array that this pass computes
+constexpr size_t kLimit = 4096;  // distinct elements of an array that this pass computes
 
 // Nodes that stand for a constant already, or cost nothing.
 bool is_simple(const Node& node) {
@@ -45,8 +45,10 @@ bool takes_immediate(const Node& node, size_t i) {
     case OpId::add_Tensor:
     case OpId::sub_Tensor:
     case OpId::mul_Tensor:
-    case OpId::div_Tensor: return i == 1;
-    default: return false;
+    case OpId::div_Tensor:
+      return i == 1;
+    default:
+      return false;
   }
 }
 
@@ -56,8 +58,8 @@ bool fold_immediates(graph::Graph& graph, Constants& constants, Storages& storag
     if (!takes_immediate(*node, i) || !node->arguments[i].is<Value*>() || !node->arguments[0].is<Value*>()) continue;
     const Value* operand = node->arguments[i].as<Value*>();
     DType dtype = node->result()->type.dtype;
-    if (operand->type.dim() != 0 || operand->type.dtype != dtype || (dtype != DType::F32 && dtype != DType::F64 &&
-        dtype != DType::I64))
+    if (operand->type.dim() != 0 || operand->type.dtype != dtype ||
+        (dtype != DType::F32 && dtype != DType::F64 && dtype != DType::I64))
       continue;
     const Constant* constant = constants.value(operand);
     if (constant == nullptr) continue;
@@ -111,8 +113,7 @@ bool fold_logic(graph::Graph& graph, Constants& constants, Storages& storages, N
     const Constant* constant = constants.value(node->arguments[i].as<Value*>());
     if (constant == nullptr || constant->dtype != DType::Bool || !constant->is_uniform()) continue;
     if ((constant->first().integer != 0) != is_and) continue;
-    if (same_layout(other->type, node->result()->type))
-      return forward(graph, storages, node->result(), other);
+    if (same_layout(other->type, node->result()->type)) return forward(graph, storages, node->result(), other);
   }
   return false;
 }
@@ -126,8 +127,7 @@ bool constant_folding(graph::Graph& graph) {
   for (auto it = graph.nodes.begin(); it != graph.nodes.end();) {
     Node* node = *it++;
     if (node->results.size() != 1 || !node->result()->type.defined || !node->result()->type.is_strided) continue;
-    bool folded = fold_uniform(graph, constants, storages, node) ||
-                  fold_immediates(graph, constants, storages, node) ||
+    bool folded = fold_uniform(graph, constants, storages, node) || fold_immediates(graph, constants, storages, node) ||
                   fold_choice(graph, constants, storages, node) || fold_logic(graph, constants, storages, node);
     changed |= folded;
     if (folded && !graph.has_uses(node->result())) graph.erase(node);

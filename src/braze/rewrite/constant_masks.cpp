@@ -14,11 +14,9 @@ using graph::Value;
 
 namespace {
 
-constexpr size_t kLimit = 1 << 20;   // distinct elements of a mask that is looked at
+constexpr size_t kLimit = 1 << 20;  // distinct elements of a mask that is looked at
 
-bool is_zero(const Constant& mask) {
-  return mask.is_uniform() && is_floating(mask.dtype) && mask.first().real == 0.0;
-}
+bool is_zero(const Constant& mask) { return mask.is_uniform() && is_floating(mask.dtype) && mask.first().real == 0.0; }
 
 // [.., i, j] is 0 for j <= i, else -inf, equal in all leading dimensions and given for each query and key.
 bool is_causal(const Constant& mask, const Value* query, const Value* key) {
@@ -33,7 +31,8 @@ bool is_causal(const Constant& mask, const Value* query, const Value* key) {
   const auto& data = *mask.data;
   for (int64_t i = 0; i < *rows; ++i)
     for (int64_t j = 0; j < *columns; ++j) {
-      double value = data[static_cast<size_t>(mask.offset + i * mask.strides[rank - 2] + j * mask.strides[rank - 1])].real;
+      double value =
+          data[static_cast<size_t>(mask.offset + i * mask.strides[rank - 2] + j * mask.strides[rank - 1])].real;
       if (j <= i ? value != 0.0 : !(std::isinf(value) && value < 0)) return false;
     }
   return true;

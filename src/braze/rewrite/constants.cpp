@@ -52,8 +52,8 @@ std::optional<Number> convert(Number value, DType from, DType to) {
     case DType::F64:
       return real_number(real);
     case DType::F32:
-      return real_number(static_cast<double>(is_integer_kind(from) ? static_cast<float>(value.integer)
-                                                                   : static_cast<float>(real)));
+      return real_number(
+          static_cast<double>(is_integer_kind(from) ? static_cast<float>(value.integer) : static_cast<float>(real)));
     case DType::F16:
     case DType::BF16:
       if (from == to || fits_every_float(real)) return real_number(real);
@@ -149,10 +149,14 @@ std::optional<Constant> Constants::compute(const Node& node) {
   if (node.op->has(graph::kPointwise)) return pointwise(node);
   if (node.op->has(graph::kView)) return view(node);
   switch (node.op->id) {
-    case OpId::index_Tensor: return gather(node);
-    case OpId::cumsum: return cumulative_sum(node);
-    case OpId::cat: return concatenation(node);
-    default: return factory(node);
+    case OpId::index_Tensor:
+      return gather(node);
+    case OpId::cumsum:
+      return cumulative_sum(node);
+    case OpId::cat:
+      return concatenation(node);
+    default:
+      return factory(node);
   }
 }
 
@@ -167,14 +171,18 @@ std::optional<Constant> Constants::factory(const Node& node) {
   switch (node.op->id) {
     case OpId::full:
     case OpId::full_like:
-    case OpId::new_full: return filled(node.argument("fill_value"));
-    case OpId::scalar_tensor: return filled(node.argument("s"));
+    case OpId::new_full:
+      return filled(node.argument("fill_value"));
+    case OpId::scalar_tensor:
+      return filled(node.argument("s"));
     case OpId::zeros:
     case OpId::zeros_like:
-    case OpId::new_zeros: return filled(sym::Expr(0));
+    case OpId::new_zeros:
+      return filled(sym::Expr(0));
     case OpId::ones:
     case OpId::ones_like:
-    case OpId::new_ones: return filled(sym::Expr(1));
+    case OpId::new_ones:
+      return filled(sym::Expr(1));
     case OpId::arange:
     case OpId::arange_start:
     case OpId::arange_start_step: {
@@ -196,7 +204,8 @@ std::optional<Constant> Constants::factory(const Node& node) {
       for (int64_t i = 0; i < (*extents)[0]; ++i) data.push_back(integer_number(start + i * step));
       return dense(dtype, result->type.sizes, *extents, std::move(data));
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -218,8 +227,8 @@ bool is_range_of(const Value* index, sym::Expr size) {
 
 }  // namespace
 
-// index.Tensor with an integer array for each dimension. Along a dimension in which nothing varies the index itself does
-// not matter, if it is known to be in range: an index that is not is an error to raise.
+// index.Tensor with an integer array for each dimension. Along a dimension in which nothing varies the index itself
+// does not matter, if it is known to be in range: an index that is not is an error to raise.
 std::optional<Constant> Constants::gather(const Node& node) {
   const Value* result = node.result();
   const Constant* x = argument(node, 0);
@@ -228,7 +237,7 @@ std::optional<Constant> Constants::gather(const Node& node) {
   if (list.size() != x->sizes.size()) return std::nullopt;
 
   struct Index {
-    const Constant* values;   // nullptr: any place will do
+    const Constant* values;  // nullptr: any place will do
     int64_t size;
   };
   std::vector<Index> indices;
@@ -282,7 +291,7 @@ std::optional<Constant> Constants::cumulative_sum(const Node& node) {
   auto extents = distinct_extents(x->sizes, varies, limit_);
   if (!extents) return std::nullopt;
   std::vector<Number> data;
-  int64_t inner = 1;   // elements between neighbours along the axis
+  int64_t inner = 1;  // elements between neighbours along the axis
   for (size_t d = axis + 1; d < extents->size(); ++d) inner *= (*extents)[d];
   for_each_index(*extents, [&](const std::vector<int64_t>& index) {
     int64_t sum = x->at(index).integer;

@@ -14,8 +14,8 @@ namespace braze::rewrite {
 
 struct Constant {
   union Number {
-    int64_t integer;   // bool and integer types
-    double real;       // floating types, already rounded to the dtype
+    int64_t integer;  // bool and integer types
+    double real;      // floating types, already rounded to the dtype
   };
 
   DType dtype = DType::F32;
@@ -40,7 +40,7 @@ class Constants {
  public:
   // Arrays of more than `limit` distinct elements are not computed.
   explicit Constants(size_t limit) : limit_(limit) {}
-  const Constant* value(const graph::Value* value);   // nullptr: not known
+  const Constant* value(const graph::Value* value);  // nullptr: not known
 
  private:
   std::optional<Constant> compute(const graph::Node& node);

@@ -44,30 +44,51 @@ std::optional<Number> bitwise(Number a, Number b, DType dtype, F&& f) {
 struct BinaryRow {
   OpId op;
   Binary run;
-  bool compares;   // computed in the operands' common type; else in the result's
+  bool compares;  // computed in the operands' common type; else in the result's
 };
 
 const BinaryRow kBinary[] = {
-    {OpId::add_Tensor, [](Number a, Number b, DType t) { return arithmetic(a, b, t, [](auto x, auto y) { return x + y; }); }, false},
-    {OpId::sub_Tensor, [](Number a, Number b, DType t) { return arithmetic(a, b, t, [](auto x, auto y) { return x - y; }); }, false},
-    {OpId::mul_Tensor, [](Number a, Number b, DType t) { return arithmetic(a, b, t, [](auto x, auto y) { return x * y; }); }, false},
-    {OpId::mul_Scalar, [](Number a, Number b, DType t) { return arithmetic(a, b, t, [](auto x, auto y) { return x * y; }); }, false},
-    {OpId::minimum, [](Number a, Number b, DType t) -> std::optional<Number> {
+    {OpId::add_Tensor,
+     [](Number a, Number b, DType t) { return arithmetic(a, b, t, [](auto x, auto y) { return x + y; }); }, false},
+    {OpId::sub_Tensor,
+     [](Number a, Number b, DType t) { return arithmetic(a, b, t, [](auto x, auto y) { return x - y; }); }, false},
+    {OpId::mul_Tensor,
+     [](Number a, Number b, DType t) { return arithmetic(a, b, t, [](auto x, auto y) { return x * y; }); }, false},
+    {OpId::mul_Scalar,
+     [](Number a, Number b, DType t) { return arithmetic(a, b, t, [](auto x, auto y) { return x * y; }); }, false},
+    {OpId::minimum,
+     [](Number a, Number b, DType t) -> std::optional<Number> {
        if (!is_integer_kind(t)) return std::nullopt;
-       return integer_number(std::min(a.integer, b.integer)); }, false},
-    {OpId::maximum, [](Number a, Number b, DType t) -> std::optional<Number> {
+       return integer_number(std::min(a.integer, b.integer));
+     },
+     false},
+    {OpId::maximum,
+     [](Number a, Number b, DType t) -> std::optional<Number> {
        if (!is_integer_kind(t)) return std::nullopt;
-       return integer_number(std::max(a.integer, b.integer)); }, false},
-    {OpId::bitwise_and_Tensor, [](Number a, Number b, DType t) { return bitwise(a, b, t, [](int64_t x, int64_t y) { return x & y; }); }, false},
-    {OpId::bitwise_or_Tensor, [](Number a, Number b, DType t) { return bitwise(a, b, t, [](int64_t x, int64_t y) { return x | y; }); }, false},
-    {OpId::bitwise_xor_Tensor, [](Number a, Number b, DType t) { return bitwise(a, b, t, [](int64_t x, int64_t y) { return x ^ y; }); }, false},
-#define COMPARISON(name, op)                                                                                         \
-  {OpId::name##_Tensor, [](Number a, Number b, DType t) { return comparison(a, b, t, [](auto x, auto y) { return x op y; }); }, true}, \
-  {OpId::name##_Scalar, [](Number a, Number b, DType t) { return comparison(a, b, t, [](auto x, auto y) { return x op y; }); }, true},
+       return integer_number(std::max(a.integer, b.integer));
+     },
+     false},
+    {OpId::bitwise_and_Tensor,
+     [](Number a, Number b, DType t) { return bitwise(a, b, t, [](int64_t x, int64_t y) { return x & y; }); }, false},
+    {OpId::bitwise_or_Tensor,
+     [](Number a, Number b, DType t) { return bitwise(a, b, t, [](int64_t x, int64_t y) { return x | y; }); }, false},
+    {OpId::bitwise_xor_Tensor,
+     [](Number a, Number b, DType t) { return bitwise(a, b, t, [](int64_t x, int64_t y) { return x ^ y; }); }, false},
+#define COMPARISON(name, op)                                                                                      \
+  {OpId::name##_Tensor,                                                                                           \
+   [](Number a, Number b, DType t) { return comparison(a, b, t, [](auto x, auto y) { return x op y; }); }, true}, \
+      {OpId::name##_Scalar,                                                                                       \
+       [](Number a, Number b, DType t) { return comparison(a, b, t, [](auto x, auto y) { return x op y; }); }, true},
     COMPARISON(eq, ==) COMPARISON(ne, !=) COMPARISON(lt, <) COMPARISON(le, <=) COMPARISON(gt, >) COMPARISON(ge, >=)
 #undef COMPARISON
-    {OpId::logical_and, [](Number a, Number b, DType t) { return comparison(a, b, t, [](auto x, auto y) { return x != 0 && y != 0; }); }, true},
-    {OpId::logical_or, [](Number a, Number b, DType t) { return comparison(a, b, t, [](auto x, auto y) { return x != 0 || y != 0; }); }, true},
+        {OpId::logical_and,
+         [](Number a, Number b, DType t) {
+           return comparison(a, b, t, [](auto x, auto y) { return x != 0 && y != 0; });
+         },
+         true},
+    {OpId::logical_or,
+     [](Number a, Number b, DType t) { return comparison(a, b, t, [](auto x, auto y) { return x != 0 || y != 0; }); },
+     true},
 };
 
 const BinaryRow* find_binary(OpId id) {
@@ -84,7 +105,8 @@ std::optional<Number> run_unary(OpId id, Number a, DType from, DType to) {
                    : real_number(-a.real);
   if (id == OpId::abs)
     return integer ? convert(integer_number(a.integer < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a.integer))
-                                                         : a.integer), DType::I64, to)
+                                                          : a.integer),
+                             DType::I64, to)
                    : real_number(std::abs(a.real));
   if (id == OpId::logical_not) return integer_number(integer ? a.integer == 0 : a.real == 0);
   if (id == OpId::bitwise_not && integer) {
@@ -164,8 +186,8 @@ std::optional<Constant> Constants::pointwise(const Node& node) {
   } else if (n == 1) {
     types[0] = operands[0].dtype();
   } else if (id == OpId::masked_fill_Scalar || id == OpId::masked_fill_Tensor) {
-    std::swap(operands[0], operands[1]);   // mask, self, value
-    std::swap(operands[1], operands[2]);   // mask, value, self
+    std::swap(operands[0], operands[1]);  // mask, self, value
+    std::swap(operands[1], operands[2]);  // mask, value, self
   }
   if (chooses) types[0] = DType::Bool;
 
@@ -206,9 +228,12 @@ std::optional<Constant> Constants::pointwise(const Node& node) {
         values[i] = *number;
       }
       std::optional<Number> out;
-      if (chooses) out = values[0].integer != 0 ? values[1] : values[2];
-      else if (binary != nullptr) out = binary->run(values[0], values[1], types[0]);
-      else out = run_unary(id, values[0], types[0], to);
+      if (chooses)
+        out = values[0].integer != 0 ? values[1] : values[2];
+      else if (binary != nullptr)
+        out = binary->run(values[0], values[1], types[0]);
+      else
+        out = run_unary(id, values[0], types[0], to);
       if (!out) return false;
       data.push_back(*out);
     }

@@ -23,7 +23,8 @@ std::optional<Constant> Constants::view(const Node& node) {
     case OpId::alias:
     case OpId::detach:
     case OpId::lift:
-    case OpId::lift_fresh: return out;
+    case OpId::lift_fresh:
+      return out;
     case OpId::view:
     case OpId::_unsafe_view:
     case OpId::reshape: {
@@ -117,7 +118,8 @@ std::optional<Constant> Constants::view(const Node& node) {
       out.strides.erase(out.strides.begin() + static_cast<int64_t>(d));
       return out;
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

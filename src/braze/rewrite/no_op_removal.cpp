@@ -51,15 +51,18 @@ Value* address_view(const Node& node) {
       Value* x = operand(node, 0);
       return x != nullptr && x->type.offset == node.result()->type.offset ? x : nullptr;
     }
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
 Value* copied(const Node& node) {
   switch (node.op->id) {
     case OpId::clone:
-    case OpId::_to_copy: return operand(node, 0);
-    case OpId::copy: return operand(node, 1);
+    case OpId::_to_copy:
+      return operand(node, 0);
+    case OpId::copy:
+      return operand(node, 1);
     case OpId::cat: {
       std::vector<Value*> parts = graph::tensors(node, "tensors");
       return parts.size() == 1 ? parts[0] : nullptr;
@@ -72,7 +75,8 @@ Value* copied(const Node& node) {
       for (graph::Expr n : graph::expressions(node, "pad"))
         if (!(n == graph::Expr(0))) return nullptr;
       return operand(node, 0);
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -89,23 +93,28 @@ Value* neutral_arithmetic(const Node& node) {
       if (operand(node, 1) != nullptr && is_zero(arguments[0], true, dtype)) return operand(node, 1);
       return nullptr;
     case OpId::sub_Tensor:
-    case OpId::sub_Scalar: return plain_alpha() && is_zero(arguments[1], false, dtype) ? operand(node, 0) : nullptr;
+    case OpId::sub_Scalar:
+      return plain_alpha() && is_zero(arguments[1], false, dtype) ? operand(node, 0) : nullptr;
     case OpId::mul_Tensor:
     case OpId::mul_Scalar:
       if (operand(node, 0) != nullptr && is_one(arguments[1])) return operand(node, 0);
       if (operand(node, 1) != nullptr && is_one(arguments[0])) return operand(node, 1);
       return nullptr;
     case OpId::div_Tensor:
-    case OpId::div_Scalar: return is_one(arguments[1]) ? operand(node, 0) : nullptr;
+    case OpId::div_Scalar:
+      return is_one(arguments[1]) ? operand(node, 0) : nullptr;
     case OpId::div_Tensor_mode:
     case OpId::floor_divide:
     case OpId::floor_divide_Scalar:
       return !is_floating(dtype) && is_one(arguments[1]) ? operand(node, 0) : nullptr;
-    case OpId::pow_Tensor_Scalar: return is_one(arguments[1]) ? operand(node, 0) : nullptr;
+    case OpId::pow_Tensor_Scalar:
+      return is_one(arguments[1]) ? operand(node, 0) : nullptr;
     case OpId::where_self:
       return operand(node, 1) != nullptr && operand(node, 1) == operand(node, 2) ? operand(node, 1) : nullptr;
-    case OpId::positive: return operand(node, 0);
-    default: return nullptr;
+    case OpId::positive:
+      return operand(node, 0);
+    default:
+      return nullptr;
   }
 }
 

@@ -24,11 +24,11 @@ struct Pass {
 };
 
 std::span<const Pass> all_passes();
-const Pass* find_pass(std::string_view name);   // nullptr: no such pass
+const Pass* find_pass(std::string_view name);  // nullptr: no such pass
 
 struct PassOptions {
-  std::vector<std::string> enable, disable;     // names, over the rows' defaults; unknown names are ignored here
-  bool verify = false;                          // graph::verify after each pass that changed something
+  std::vector<std::string> enable, disable;  // names, over the rows' defaults; unknown names are ignored here
+  bool verify = false;                       // graph::verify after each pass that changed something
 };
 
 struct PassTime {

@@ -53,11 +53,13 @@ Pattern Pattern::where(Test test) const {
 }
 
 Pattern any(std::string_view name) {
-  return Pattern(std::make_shared<Pattern::Body>(Pattern::Body{Pattern::Body::Kind::Any, std::string(name), {}, {}, false, false, {}}));
+  return Pattern(std::make_shared<Pattern::Body>(
+      Pattern::Body{Pattern::Body::Kind::Any, std::string(name), {}, {}, false, false, {}}));
 }
 
 Pattern number(std::string_view name) {
-  return Pattern(std::make_shared<Pattern::Body>(Pattern::Body{Pattern::Body::Kind::Number, std::string(name), {}, {}, false, false, {}}));
+  return Pattern(std::make_shared<Pattern::Body>(
+      Pattern::Body{Pattern::Body::Kind::Number, std::string(name), {}, {}, false, false, {}}));
 }
 
 Pattern call(OpId op, std::vector<Pattern> operands) {
@@ -93,12 +95,14 @@ Value* same_order(const Value* value) {
     case OpId::unsqueeze:
     case OpId::squeeze:
     case OpId::squeeze_dim:
-    case OpId::squeeze_dims: return node->arguments[0].as<Value*>();
+    case OpId::squeeze_dims:
+      return node->arguments[0].as<Value*>();
     case OpId::expand: {
       Value* x = node->arguments[0].as<Value*>();
       return graph::numel(x->type.sizes) == graph::numel(value->type.sizes) ? x : nullptr;
     }
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 

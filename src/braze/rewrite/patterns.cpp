@@ -49,11 +49,12 @@ Value* with_dense_rows(Builder& b, Value* x) {
 Value* attention(Builder& b, const Match& m) {
   Value *q = m["q"], *k = m["k"], *v = m["v"], *probabilities = m["probabilities"];
   if (!is_full_float(q) || q->type.dtype != k->type.dtype || q->type.dtype != v->type.dtype) return nullptr;
-  const Shape& scores = probabilities->type.sizes;   // [B, H, S, T] or [N, S, T]
+  const Shape& scores = probabilities->type.sizes;  // [B, H, S, T] or [N, S, T]
   size_t rank = scores.size();
   const Node& softmax = *probabilities->producer;
   auto dim = graph::integer(softmax, "dim");
-  if ((rank != 3 && rank != 4) || !dim || graph::wrap_dim(*dim, static_cast<int64_t>(rank)) != static_cast<int64_t>(rank) - 1)
+  if ((rank != 3 && rank != 4) || !dim ||
+      graph::wrap_dim(*dim, static_cast<int64_t>(rank)) != static_cast<int64_t>(rank) - 1)
     return nullptr;
   // The heads' width must be the same in q, k and v, and the batches those of the scores.
   graph::Expr width = q->type.sizes[2], batch = rank == 4 ? scores[0] : graph::Expr(1), heads = scores[rank - 3];
@@ -83,15 +84,15 @@ Value* attention(Builder& b, const Match& m) {
   Value* values = with_dense_rows(b, as_4d(b, v, {batch, heads, v->type.sizes[1], width}));
   graph::Argument mask_argument = graph::None{};
   if (mask != nullptr) mask_argument = mask;
-  Value* out = b(OpId::_scaled_dot_product_flash_attention_for_cpu,
-                 {queries, keys, values, 0.0, false, mask_argument, scale});
+  Value* out =
+      b(OpId::_scaled_dot_product_flash_attention_for_cpu, {queries, keys, values, 0.0, false, mask_argument, scale});
   Value* dense = b(OpId::clone, {out, graph::MemoryFormat{0}});
   return b.view(dense, m["out"]->type.sizes);
 }
 
 Pattern scaled(Pattern scores) {
-  return either({call(OpId::mul_Tensor, {scores, number("factor")}), call(OpId::div_Tensor, {scores, number("divisor")}),
-                 scores});
+  return either({call(OpId::mul_Tensor, {scores, number("factor")}),
+                 call(OpId::div_Tensor, {scores, number("divisor")}), scores});
 }
 
 Pattern softmax_of_scores() {

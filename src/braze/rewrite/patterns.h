@@ -19,7 +19,7 @@ namespace braze::rewrite {
 
 class Match {
  public:
-  graph::Value* operator[](std::string_view name) const;        // nullptr: not bound
+  graph::Value* operator[](std::string_view name) const;  // nullptr: not bound
   const graph::Argument* argument(std::string_view name) const;
   void bind(std::string_view name, graph::Argument argument);
   // A name that is bound twice must be bound to the same thing.
@@ -54,9 +54,9 @@ class Pattern {
   std::shared_ptr<const Body> body_;
 };
 
-Pattern any(std::string_view name);                              // a tensor
-Pattern number(std::string_view name);                           // an immediate number
-Pattern call(graph::OpId op, std::vector<Pattern> operands);     // the first arguments of the schema; the rest is free
+Pattern any(std::string_view name);                           // a tensor
+Pattern number(std::string_view name);                        // an immediate number
+Pattern call(graph::OpId op, std::vector<Pattern> operands);  // the first arguments of the schema; the rest is free
 Pattern commutative(graph::OpId op, Pattern a, Pattern b);
 Pattern either(std::vector<Pattern> choices);
 // The inner value, perhaps seen through views, expansions and copies that keep its elements in order.

@@ -85,8 +85,10 @@ bool keeps_offset(const Node& node, const Value* value) {
     case graph::OpId::copy:
     case graph::OpId::slice_scatter:
     case graph::OpId::select_scatter:
-    case graph::OpId::diagonal_scatter: return viewed(node) == value;
-    default: return false;
+    case graph::OpId::diagonal_scatter:
+      return viewed(node) == value;
+    default:
+      return false;
   }
 }
 

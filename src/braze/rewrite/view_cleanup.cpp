@@ -55,9 +55,9 @@ Value* equivalent(graph::Graph& graph, Node* node, OpId id, std::vector<Argument
     for (sym::Expr size : value->type.sizes)
       if (!size.is_constant()) return nullptr;
   const graph::Op* op = graph::op(id);
-  while (arguments.size() < op->arguments.size()) arguments.push_back(*graph::default_of(op->arguments[arguments.size()]));
-  Result<std::vector<graph::TensorType>> types =
-      graph::infer_types(op, arguments, {graph.env.get(), DType::F32});
+  while (arguments.size() < op->arguments.size())
+    arguments.push_back(*graph::default_of(op->arguments[arguments.size()]));
+  Result<std::vector<graph::TensorType>> types = graph::infer_types(op, arguments, {graph.env.get(), DType::F32});
   const graph::TensorType& wanted = node->result()->type;
   if (!types.ok() || !same_layout((*types)[0], wanted) || !((*types)[0].offset == wanted.offset)) return nullptr;
   Builder b(graph, node);
@@ -105,8 +105,10 @@ bool view_cleanup(graph::Graph& graph) {
     }
     if (same == nullptr) continue;
     changed |= forward(graph, storages, node->result(), same);
-    if (!graph.has_uses(node->result())) graph.erase(node);
-    else if (same->producer != nullptr && !graph.has_uses(same)) graph.erase(same->producer);
+    if (!graph.has_uses(node->result()))
+      graph.erase(node);
+    else if (same->producer != nullptr && !graph.has_uses(same))
+      graph.erase(same->producer);
   }
   return changed;
 }

@@ -72,8 +72,8 @@ TEST_CASE("no_op_removal: signed zeros decide") {
 }
 )";
   auto g = after("no_op_removal", text);
-  CHECK_EQ(count(*g, "aten.add.Tensor"), 1);   // x + 0.0 turns -0.0 into 0.0
-  CHECK_EQ(count(*g, "aten.sub.Tensor"), 2);   // x - -0.0 and x - -1 * 0 as well
+  CHECK_EQ(count(*g, "aten.add.Tensor"), 1);  // x + 0.0 turns -0.0 into 0.0
+  CHECK_EQ(count(*g, "aten.sub.Tensor"), 2);  // x - -0.0 and x - -1 * 0 as well
   CHECK_EQ(count(*g, "aten.mul.Tensor") + count(*g, "aten.div.Tensor"), 0);
   CHECK_EQ(g->size(), 5);
 }
@@ -90,7 +90,7 @@ TEST_CASE("no_op_removal keeps arithmetic that changes the type") {
 )");
   CHECK_EQ(count(*g, "aten.div.Tensor"), 1);
   CHECK_EQ(count(*g, "aten.expand"), 1);
-  CHECK_EQ(count(*g, "aten.mul.Tensor"), 1);   // an output that is no alias of the input
+  CHECK_EQ(count(*g, "aten.mul.Tensor"), 1);  // an output that is no alias of the input
 }
 
 TEST_CASE("no_op_removal: copies that the caller sees stay, others go") {
@@ -164,7 +164,7 @@ TEST_CASE("scatter_cleanup: whole writes, reads through writes, dead writes") {
 )");
   rewrite::run_pass(*g, "dead_code", {.verify = true});
   CHECK_EQ(count(*g, "aten.slice_scatter") + count(*g, "aten.select_scatter"), 0);
-  CHECK_EQ(count(*g, "aten.select.int"), 1);   // of x
+  CHECK_EQ(count(*g, "aten.select.int"), 1);  // of x
   CHECK_EQ(g->size(), 4);
 }
 
@@ -204,7 +204,7 @@ TEST_CASE("algebraic_simplification: exact rewrites only") {
   rewrite::run_pass(*g, "dead_code", {.verify = true});
   CHECK_EQ(count(*g, "aten.neg"), 1);
   CHECK_EQ(count(*g, "aten.div.Tensor"), 1);
-  CHECK_EQ(count(*g, "aten._to_copy"), 2);     // rounding to bf16 and back is no no-op
+  CHECK_EQ(count(*g, "aten._to_copy"), 2);  // rounding to bf16 and back is no no-op
   CHECK_EQ(count(*g, "aten.pow.Tensor_Scalar"), 0);
 }
 
