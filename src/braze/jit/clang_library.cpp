@@ -92,22 +92,25 @@ std::string open_library(Api& api) {
 }  // namespace
 
 Toolchain* clang_toolchain(std::string& why) {
-  static std::mutex mutex;
-  static ClangToolchain* made = nullptr;   // never destroyed: kernels may outlive static destructors
-  static std::string failure;
-  static bool tried = false;
-  std::lock_guard lock(mutex);
-  if (!tried) {
-    tried = true;
+  struct State {
+    std::mutex mutex;
+    ClangToolchain* made = nullptr;
+    std::string failure;
+    bool tried = false;
+  };
+  static State& state = *new State;   // never destroyed: kernels and threads may outlive static destructors
+  std::lock_guard lock(state.mutex);
+  if (!state.tried) {
+    state.tried = true;
     Api api;
-    failure = open_library(api);
-    if (failure.empty()) {
-      made = new ClangToolchain(api);
-      for (const NamedFunction& function : known_functions()) made->define(function.name, function.address);
+    state.failure = open_library(api);
+    if (state.failure.empty()) {
+      state.made = new ClangToolchain(api);
+      for (const NamedFunction& function : known_functions()) state.made->define(function.name, function.address);
     }
   }
-  why = failure;
-  return made;
+  why = state.failure;
+  return state.made;
 }
 
 }  // namespace braze::jit

@@ -1,4 +1,6 @@
 // compile(): caches first, then modules of several kernels on several threads.
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -266,7 +268,22 @@ std::string library_folder() {
   return folder == nullptr ? "" : folder;
 }
 
-Toolchain* toolchain() {
+namespace {
+
+// The thread that preload() started, until it is joined: by the first use of the compiler, and before a fork, since a
+// child would find the loader's locks taken.
+std::mutex preload_mutex;
+std::thread* preloading = nullptr;
+
+void finish_preload() {
+  std::lock_guard lock(preload_mutex);
+  if (preloading == nullptr || preloading->get_id() == std::this_thread::get_id()) return;
+  preloading->join();
+  delete preloading;
+  preloading = nullptr;
+}
+
+Toolchain* choose_toolchain() {
   const char* forced = std::getenv("BRAZE_COMPILER");
   const std::string choice = forced == nullptr ? "" : forced;
   if (choice != "system") {
@@ -278,12 +295,32 @@ Toolchain* toolchain() {
   return system_toolchain();
 }
 
+}  // namespace
+
+void preload() {
+  static bool started = false;
+  std::lock_guard lock(preload_mutex);
+  if (started) return;
+  started = true;
+  pthread_atfork(finish_preload, nullptr, nullptr);
+  preloading = new std::thread([] {
+    if (Toolchain* tools = choose_toolchain(); tools != nullptr && tools->in_process())
+      tools->compile("extern \"C\" void warm_up() {}", schedule::Target{});
+  });
+}
+
+Toolchain* toolchain() {
+  finish_preload();
+  return choose_toolchain();
+}
+
 std::string compiler_description() {
   Toolchain* tools = toolchain();
   return tools == nullptr ? "none" : tools->description();
 }
 
 bool define_symbol(const std::string& name, void* address) {
+  finish_preload();
   std::string why;
   Toolchain* clang = clang_toolchain(why);
   return clang != nullptr && clang->define(name, address);

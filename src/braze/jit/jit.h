@@ -42,6 +42,8 @@ Result<std::vector<LoadedKernel>> compile(std::span<const KernelSource> kernels,
 // The folder that holds libbraze_clang.so, set before the first compile (the package's own folder, beside _braze).
 // Not set: $BRAZE_CLANG_FOLDER, else the loader's search path.
 void set_library_folder(std::string path);
+// Opens the compiler's library on another thread, so that it is there when the first kernels come (opening takes 10 ms).
+void preload();
 // Gives generated code a function that it may call by name (SLEEF from libtorch). libm's are known. Returns false if the
 // name is taken. Seen by code that is compiled later, by clang only.
 bool define_symbol(const std::string& name, void* address);

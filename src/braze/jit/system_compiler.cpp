@@ -19,6 +19,7 @@
 
 #include "braze/jit/symbols.h"
 #include "braze/jit/toolchain.h"
+#include "braze/support/hash.h"
 
 extern char** environ;
 
@@ -57,6 +58,18 @@ int run(const std::vector<std::string>& arguments, const std::string& output_fil
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// What -march=native means here: the processor's model and features.
+const std::string& processor() {
+  static const auto& text = *new std::string([] {
+    std::ifstream in("/proc/cpuinfo");
+    std::string found;
+    for (std::string line; std::getline(in, line) && !line.empty();)
+      if (line.starts_with("model name") || line.starts_with("flags")) found += line;
+    return content_hash(found);
+  }());
+  return text;
 }
 
 // A folder of our own that goes with its contents.
@@ -100,7 +113,8 @@ class SystemToolchain final : public Toolchain {
   std::string identity(const schedule::Target& target) const override {
     std::string text = description();
     for (const char* flag : kFlags) text += std::string(" ") + flag;
-    return text + " " + machine_flag(target);
+    const std::string machine = machine_flag(target);
+    return text + " " + machine + (machine == "-march=native" ? " " + processor() : "");
   }
 
   CompiledObject compile(const std::string& text, const schedule::Target& target) override {

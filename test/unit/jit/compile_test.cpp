@@ -183,3 +183,12 @@ TEST_CASE("code stays while it is owned and goes afterwards") {
   kept = {};
   CHECK(code.expired());
 }
+
+TEST_CASE("preloading, then compiling, and again") {
+  jit::preload();
+  jit::preload();
+  CacheFolder folder;
+  auto result = jit::compile(sources(2), emit_adds, schedule::Target{});
+  REQUIRE(result.ok());
+  check_adds(*result);
+}
