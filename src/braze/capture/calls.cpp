@@ -517,7 +517,7 @@ class Operands {
           return sequence(v, PyList_GET_SIZE(v.object), false);
         }
         // Mode objects that a native of this kind made: they hold torch's state, not the program's.
-        if (x_.prov.is_fresh(v.object) &&
+        if (v.src == kNoSource && x_.prov.has_origin(v) &&
             domain().classify(reinterpret_cast<PyObject*>(Py_TYPE(v.object))) == NativeKind::Tensor) {
           return v.object;
         }
