@@ -116,6 +116,10 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
     return on_class && object.object == nullptr ? Owned::borrow(descriptor) : bound(descriptor, object);
   }
   if (kind == &PyStaticMethod_Type) return part("__func__");
+  if (kind == &PyInstanceMethod_Type) {   // natives of pybind11
+    const Value function{PyInstanceMethod_GET_FUNCTION(d), kNoSource};
+    return object.object == nullptr ? Owned::borrow(function) : bound(function, object);
+  }
   if (kind == &PyClassMethod_Type) {
     const Owned function = part("__func__");
     if (!function) return {};

@@ -70,6 +70,12 @@ Owned log_info(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a
 Owned log_warning(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a, 30); }
 Owned log_error(Executor& x, Value c, const Arguments& a) { return log_at(x, c, a, 40); }
 
+Owned thread_identity(Executor& x, Value callable, const Arguments&) {
+  const Ref number = Ref::steal(PyObject_CallNoArgs(callable.object));
+  if (number) x.prov.add_address(number);
+  return Owned(number);
+}
+
 // The exception that the program handles at this point.
 Owned exc_info(Executor& x, Value callable, const Arguments&) {
   const Ref info = Ref::steal(PyObject_CallNoArgs(callable.object));
@@ -102,7 +108,7 @@ const std::vector<ModelRow>& library_models() {
       {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},
       {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
       {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
-      {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
+      {"_thread.get_ident", thread_identity}, {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
       {"inspect.signature", model_signature}, {"_warnings.warn", later},
       {"dataclasses.fields", is_derived_of_class}, {"dataclasses.is_dataclass", is_derived_of_class},
       {"logging.Logger.debug", log_debug}, {"logging.Logger.info", log_info},
