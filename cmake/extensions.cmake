@@ -24,7 +24,7 @@ if(BRAZE_TORCH AND module_sources)
   endif()
 endif()
 
-# _trace_test: the tracer without capture and compiler, for test/python/test_trace*.py.
+# _trace_test: the tracer without capture and compiler, for test/trace.
 file(GLOB trace_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/trace_test/*.cpp)
 if(BRAZE_TORCH AND BRAZE_TESTS AND trace_test_sources)
   braze_extension(_trace_test SOURCES ${trace_test_sources} OUTPUT ${CMAKE_BINARY_DIR}/test LINK braze_trace braze_runtime)
