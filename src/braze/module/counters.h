@@ -28,7 +28,7 @@ struct PhaseReport {
   std::string note;                            // caches, compiler
 };
 
-// The reports of compilations since the last reset, oldest first; the last 1,000 are kept.
+// The reports of compilations since the last reset, oldest first; the last 100 are kept.
 std::vector<PhaseReport>& phase_reports();
 
 }  // namespace braze::module

@@ -183,7 +183,7 @@ Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> 
   if (log_enabled(Topic::kPerf)) log(Topic::kPerf, report_text(report));
   auto& reports = phase_reports();
   reports.push_back(std::move(report));
-  if (reports.size() > 1000) reports.erase(reports.begin());
+  if (reports.size() > 100) reports.erase(reports.begin());
   pipeline_ms += ms_since(begin);
   return executable;
 }
