@@ -76,17 +76,28 @@ Options parse_options(int argc, char** argv) {
     const size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
     const std::string_view value = equals == std::string_view::npos ? std::string_view{} : word.substr(equals + 1);
-    if (name == "--passes") out.passes = words_of(value);
-    else if (name == "--verify") out.verify = true;
-    else if (name == "--types") out.output = Output::Types;
-    else if (name == "--lower") out.output = Output::Loops;
-    else if (name == "--schedule") out.output = Output::Schedule;
-    else if (name == "--emit") out.output = Output::Text;
-    else if (name == "--threads") out.threads = number_of(name, value);
-    else if (name == "--vector-bytes") out.vector_bytes = number_of(name, value);
-    else if (name == "--split") out.split = true;
-    else if (name.starts_with("--")) throw Problem(fmt::format("unknown option {}", word));
-    else out.file = word;
+    if (name == "--passes")
+      out.passes = words_of(value);
+    else if (name == "--verify")
+      out.verify = true;
+    else if (name == "--types")
+      out.output = Output::Types;
+    else if (name == "--lower")
+      out.output = Output::Loops;
+    else if (name == "--schedule")
+      out.output = Output::Schedule;
+    else if (name == "--emit")
+      out.output = Output::Text;
+    else if (name == "--threads")
+      out.threads = number_of(name, value);
+    else if (name == "--vector-bytes")
+      out.vector_bytes = number_of(name, value);
+    else if (name == "--split")
+      out.split = true;
+    else if (name.starts_with("--"))
+      throw Problem(fmt::format("unknown option {}", word));
+    else
+      out.file = word;
   }
   return out;
 }

@@ -43,7 +43,7 @@ std::optional<Argument> default_of(const OpArgument& argument) {
   if (base == "MemoryFormat" && text == "0") return Argument(MemoryFormat{0});
   if (base == "MemoryFormat" && text == "1") return Argument(MemoryFormat{1});
   if (base == "Layout" && text == "0") return Argument(Layout{0});
-  if (base == "ScalarType" && text == "4") return Argument(DType::I64);   // c10::ScalarType::Long
+  if (base == "ScalarType" && text == "4") return Argument(DType::I64);  // c10::ScalarType::Long
   if (auto value = named(text)) return value;
   if (text.size() >= 2 && (text[0] == '\'' || text[0] == '"'))
     return Argument(std::string(text.substr(1, text.size() - 2)));
@@ -64,8 +64,7 @@ std::optional<Argument> default_of(const OpArgument& argument) {
   }
   if (auto value = number(text, base)) {
     // "int[2] stride=1" means that number in each place.
-    if (argument.is_list())
-      return Argument(ArgumentList(static_cast<size_t>(std::max(argument.list_size, 1)), *value));
+    if (argument.is_list()) return Argument(ArgumentList(static_cast<size_t>(std::max(argument.list_size, 1)), *value));
     return value;
   }
   throw std::invalid_argument("default \"" + argument.default_text + "\" of " + argument.name);

@@ -46,8 +46,10 @@ Shape contiguous_strides(const Shape& sizes) {
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
     // A size of 0 counts as 1.
-    if (sizes[i].range().low >= 1) stride = stride * sizes[i];
-    else if (!sizes[i].is_constant()) stride = stride * sym::max(sizes[i], 1);
+    if (sizes[i].range().low >= 1)
+      stride = stride * sizes[i];
+    else if (!sizes[i].is_constant())
+      stride = stride * sym::max(sizes[i], 1);
   }
   return strides;
 }
@@ -93,8 +95,7 @@ Value* Graph::add_input(TensorType type, InputKind kind, std::string input_name)
   return value;
 }
 
-Node* Graph::add_node(const Op* node_op, std::vector<Argument> arguments, std::vector<TensorType> types,
-                      Node* before) {
+Node* Graph::add_node(const Op* node_op, std::vector<Argument> arguments, std::vector<TensorType> types, Node* before) {
   CHECK(node_op != nullptr);
   CHECK(arguments.size() <= node_op->arguments.size(), "arguments of " << node_op->name);
   while (arguments.size() < node_op->arguments.size()) {

@@ -45,15 +45,13 @@ struct Table {
 };
 
 Table& table() {
-  static Table* const kept = new Table;   // never destroyed: graphs of other static objects may outlive it
+  static Table* const kept = new Table;  // never destroyed: graphs of other static objects may outlive it
   return *kept;
 }
 
 }  // namespace
 
-std::string_view OpArgument::base_type() const {
-  return std::string_view(type).substr(0, type.find_first_of("[?"));
-}
+std::string_view OpArgument::base_type() const { return std::string_view(type).substr(0, type.find_first_of("[?")); }
 
 int Op::argument_index(std::string_view argument_name) const {
   for (size_t i = 0; i < arguments.size(); ++i)

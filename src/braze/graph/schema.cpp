@@ -98,8 +98,10 @@ class SchemaParser {
         const std::string_view inside = text_.substr(start, at_ - start);
         expect(')');
         // "Dict(str, Tensor)", "Future(t)": a parameter of the type, no alias.
-        if (type == "Tensor" || type == "Tensor[]" || type == "Tensor?") alias = inside;
-        else type.append("(").append(inside).append(")");
+        if (type == "Tensor" || type == "Tensor[]" || type == "Tensor?")
+          alias = inside;
+        else
+          type.append("(").append(inside).append(")");
       } else if (at_ < text_.size() && text_[at_] == '[') {
         ++at_;
         const std::string_view digits = read_until("]");

@@ -18,10 +18,14 @@ class Parser {
 
   std::unique_ptr<Graph> parse() {
     for (;;) {
-      if (accept_word("sym")) parse_symbol();
-      else if (accept_word("guard")) parse_guard();
-      else if (accept_word("op")) parse_op();
-      else break;
+      if (accept_word("sym"))
+        parse_symbol();
+      else if (accept_word("guard"))
+        parse_guard();
+      else if (accept_word("op"))
+        parse_op();
+      else
+        break;
     }
     expect_word("graph");
     expect("@");
@@ -53,8 +57,8 @@ class Parser {
     for (;;) {
       while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
       const size_t line_start = at_ == 0 ? 0 : text_.rfind('\n', at_ - 1) + 1;
-      const bool starts_line = text_.substr(line_start, at_ - line_start).find_first_not_of(" \t") ==
-                               std::string_view::npos;
+      const bool starts_line =
+          text_.substr(line_start, at_ - line_start).find_first_not_of(" \t") == std::string_view::npos;
       if (!starts_line || !text_.substr(at_).starts_with("//")) return;
       at_ = std::min(text_.find('\n', at_), text_.size());
     }
@@ -206,11 +210,16 @@ class Parser {
   }
   Device device() {
     Device d;
-    if (accept_word("cpu")) d.kind = Device::Kind::Cpu;
-    else if (accept_word("cuda")) d.kind = Device::Kind::Cuda;
-    else if (accept_word("meta")) d.kind = Device::Kind::Meta;
-    else if (accept_word("other")) d.kind = Device::Kind::Other;
-    else fail("a device");
+    if (accept_word("cpu"))
+      d.kind = Device::Kind::Cpu;
+    else if (accept_word("cuda"))
+      d.kind = Device::Kind::Cuda;
+    else if (accept_word("meta"))
+      d.kind = Device::Kind::Meta;
+    else if (accept_word("other"))
+      d.kind = Device::Kind::Other;
+    else
+      fail("a device");
     if (at_ < text_.size() && text_[at_] == ':') {
       ++at_;
       d.index = static_cast<int8_t>(integer());
@@ -248,15 +257,21 @@ class Parser {
       int32_t id = 0;
       const auto [end, error] = std::from_chars(text_.data() + i + 1, text_.data() + text_.size(), id);
       if (error == std::errc() && (end == text_.data() + text_.size() || !is_name_char(*end)))
-        largest = std::max(largest, id);
+        largest = std::max(largest, std::min(id, std::numeric_limits<int32_t>::max() - 1'000'000));
     }
     return largest;
   }
-  static bool is_number(std::string_view word) { return word.find_first_not_of("0123456789") == std::string_view::npos; }
+  static bool is_number(std::string_view word) {
+    return word.find_first_not_of("0123456789") == std::string_view::npos;
+  }
   void define(std::string_view word, Value* value) {
     if (!values_.emplace(std::string(word), value).second) fail_at(at_, "%" + std::string(word) + " is defined twice");
     if (is_number(word)) {
-      graph_->set_id(value, static_cast<int32_t>(std::stol(std::string(word))));
+      int32_t id = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+      if (error != std::errc() || end != word.data() + word.size())
+        fail_at(at_, "%" + std::string(word) + " is too large");
+      graph_->set_id(value, id);
       value->name.clear();
     } else {
       value->name = word;
@@ -352,7 +367,8 @@ class Parser {
                                                                (end == start || text_[end - 1] == 'e'))))
       ++end;
     const std::string_view word = text_.substr(start, end - start);
-    if (const auto dtype = dtype_from_text(word); dtype && (base_type == "ScalarType" || !symbols_.contains(std::string(word)))) {
+    if (const auto dtype = dtype_from_text(word);
+        dtype && (base_type == "ScalarType" || !symbols_.contains(std::string(word)))) {
       at_ = end;
       return *dtype;
     }
@@ -419,7 +435,12 @@ class Parser {
   }
   // A node without types gets those of the native rule.
   std::vector<TensorType> infer(size_t place, const Op* node_op, const std::vector<Argument>& arguments, size_t n) {
-    Result<std::vector<TensorType>> types = infer_types(node_op, arguments, {env_.get(), DType::F32});
+    Result<std::vector<TensorType>> types = Unsupported{};
+    try {
+      types = infer_types(node_op, arguments, {env_.get(), DType::F32});
+    } catch (const std::exception& e) {  // arguments of a wrong kind
+      fail_at(place, node_op->name + ": " + e.what());
+    }
     if (!types.ok()) fail_at(place, "no result types are given, and " + types.why().reason);
     if (types->size() != n) fail_at(place, node_op->name + " has " + std::to_string(types->size()) + " results");
     return std::move(types).value();

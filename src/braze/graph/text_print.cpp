@@ -87,9 +87,9 @@ class Printer {
   void print_header() {
     const sym::ShapeEnv& env = *graph_.env;
     for (const Expr& symbol : env.symbols()) {
-      const sym::Range range = env.declared_range(symbol);   // the guards narrow it again
-      out_ += "sym " + to_string(symbol) + " in [" + bound(range.low) + ", " + bound(range.high) + "] = " +
-              std::to_string(env.hint(symbol));
+      const sym::Range range = env.declared_range(symbol);  // the guards narrow it again
+      out_ += "sym " + to_string(symbol) + " in [" + bound(range.low) + ", " + bound(range.high) +
+              "] = " + std::to_string(env.hint(symbol));
       if (!env.name_of(symbol).empty()) out_ += " " + quoted(env.name_of(symbol));
       out_ += '\n';
     }
@@ -131,12 +131,18 @@ class Printer {
   }
   static const char* kind_text(InputKind kind) {
     switch (kind) {
-      case InputKind::User: return "";
-      case InputKind::Parameter: return " parameter";
-      case InputKind::Buffer: return " buffer";
-      case InputKind::Constant: return " constant";
-      case InputKind::Tangent: return " tangent";
-      case InputKind::Saved: return " saved";
+      case InputKind::User:
+        return "";
+      case InputKind::Parameter:
+        return " parameter";
+      case InputKind::Buffer:
+        return " buffer";
+      case InputKind::Constant:
+        return " constant";
+      case InputKind::Tangent:
+        return " tangent";
+      case InputKind::Saved:
+        return " saved";
     }
     return "";
   }
@@ -194,8 +200,8 @@ class Printer {
       out_ += " mutates(";
       separator = "";
       for (const Mutation& mutation : graph_.mutations) {
-        out_ += separator + name_of(graph_.inputs[static_cast<size_t>(mutation.input)]) + " = " +
-                name_of(mutation.value);
+        out_ +=
+            separator + name_of(graph_.inputs[static_cast<size_t>(mutation.input)]) + " = " + name_of(mutation.value);
         if (!mutation.under_no_grad) out_ += " with_grad";
         separator = ", ";
       }
@@ -232,8 +238,7 @@ std::string print(const TensorType& type) {
   if (!type.defined) return "undef";
   std::string out(text_of(type.dtype));
   out += "[" + text_of_shape(type.sizes) + "]";
-  if (type.is_strided && type.strides != contiguous_strides(type.sizes))
-    out += "{" + text_of_shape(type.strides) + "}";
+  if (type.is_strided && type.strides != contiguous_strides(type.sizes)) out += "{" + text_of_shape(type.strides) + "}";
   if (type.offset != Expr(0))
     out += " offset " + (type.offset.is_constant() ? to_string(type.offset) : "(" + to_string(type.offset) + ")");
   if (type.device != Device{}) out += "@" + text_of(type.device);

@@ -28,6 +28,20 @@ bool is_foreign(const Argument& argument) {
   return false;
 }
 
+// Pointwise ops whose operands may all be numbers, as promotion has it.
+bool takes_numbers(const Op& op) {
+  switch (op.id) {
+    case OpId::clone:
+    case OpId::_to_copy:
+    case OpId::copy:
+    case OpId::_prelu_kernel:
+    case OpId::_prelu_kernel_backward:
+      return false;
+    default:
+      return op.has(kPointwise);
+  }
+}
+
 }  // namespace
 
 bool has_type_rule(const Op* op) { return rule_of(op) != nullptr; }
@@ -42,7 +56,7 @@ Result<std::vector<TensorType>> infer_types(const Op* op, const std::vector<Argu
     if (is_foreign(arguments[i])) return Unsupported{op->name + ": operand is not a plain strided tensor", ""};
     // A number may stand for a tensor only where pointwise promotion takes it.
     if (op->arguments[i].is_tensor && !op->arguments[i].is_optional() && Call::tensor_of(arguments[i]) == nullptr &&
-        !(op->has(kPointwise) && number_type(arguments[i]) != nullptr))
+        !(takes_numbers(*op) && number_type(arguments[i]) != nullptr))
       return Unsupported{op->name + ": argument " + op->arguments[i].name + " is no tensor", ""};
   }
   Types types = rule(Call(*op, arguments, context));

@@ -35,8 +35,8 @@ struct FitsType {
   }
 };
 
-const std::unordered_set<std::string_view> kCheckedTypes{"Tensor", "int", "SymInt", "Scalar", "float", "bool", "str",
-                                                         "ScalarType", "Device", "Layout", "MemoryFormat"};
+const std::unordered_set<std::string_view> kCheckedTypes{
+    "Tensor", "int", "SymInt", "Scalar", "float", "bool", "str", "ScalarType", "Device", "Layout", "MemoryFormat"};
 
 class Verifier {
  public:
@@ -111,7 +111,13 @@ class Verifier {
   void check_types(const Node& node, const std::string& where) {
     if (!has_type_rule(node.op)) return;
     const size_t guards = graph_.env->guards().size();
-    const Result<std::vector<TensorType>> types = infer_types(node.op, node.arguments, {graph_.env.get(), DType::F32});
+    Result<std::vector<TensorType>> types = Unsupported{};
+    try {
+      types = infer_types(node.op, node.arguments, {graph_.env.get(), DType::F32});
+    } catch (const std::exception& e) {
+      problem(where + ": " + e.what());
+      return;
+    }
     // A rule may not need decisions that the trace did not need.
     if (graph_.env->guards().size() != guards) problem(where + ": its type rule added a guard");
     if (!types.ok()) return;

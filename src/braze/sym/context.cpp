@@ -33,16 +33,27 @@ Range range_of_node(Op op, std::span<const Expr> operands) {
       if (operands.size() == 2 && operands[0] == operands[1]) r.low = std::max<int64_t>(r.low, 0);
       return r;
     }
-    case Op::FloorDiv: return floor_div(r, operands[1].range());
-    case Op::Mod: return mod(r, operands[1].range());
+    case Op::FloorDiv:
+      return floor_div(r, operands[1].range());
+    case Op::Mod:
+      return mod(r, operands[1].range());
     case Op::Min:
       for (const Expr& operand : operands.subspan(1)) r = min(r, operand.range());
       return r;
     case Op::Max:
       for (const Expr& operand : operands.subspan(1)) r = max(r, operand.range());
       return r;
-    case Op::Eq: case Op::Ne: case Op::Lt: case Op::Le: case Op::And: case Op::Or: case Op::Not: return {0, 1};
-    case Op::Constant: case Op::Symbol: break;
+    case Op::Eq:
+    case Op::Ne:
+    case Op::Lt:
+    case Op::Le:
+    case Op::And:
+    case Op::Or:
+    case Op::Not:
+      return {0, 1};
+    case Op::Constant:
+    case Op::Symbol:
+      break;
   }
   return {};
 }
@@ -51,7 +62,7 @@ Range range_of_node(Op op, std::span<const Expr> operands) {
 
 struct Context::Impl {
   Arena arena;
-  std::vector<const Node*> table = std::vector<const Node*>(64);   // open addressing, a power of two
+  std::vector<const Node*> table = std::vector<const Node*>(64);  // open addressing, a power of two
   size_t used = 0;
   uint32_t next_id = 0;
   uint32_t next_symbol = 0;

@@ -22,26 +22,37 @@ Expr rebuild(Op op, std::span<const Expr> operands) {
       normalize(terms);
       return terms.empty() ? 0 : terms[0].coefficient;
     }
-    case Op::Mul: return product(operands);
-    case Op::FloorDiv: return floor_div(operands[0], operands[1]);
-    case Op::Mod: return mod(operands[0], operands[1]);
-    case Op::Min: case Op::Max: {
+    case Op::Mul:
+      return product(operands);
+    case Op::FloorDiv:
+      return floor_div(operands[0], operands[1]);
+    case Op::Mod:
+      return mod(operands[0], operands[1]);
+    case Op::Min:
+    case Op::Max: {
       Expr out = operands[0];
       for (const Expr& operand : operands.subspan(1)) out = op == Op::Min ? min(out, operand) : max(out, operand);
       return out;
     }
-    case Op::Eq: return eq(operands[0], operands[1]);
-    case Op::Ne: return ne(operands[0], operands[1]);
-    case Op::Lt: return lt(operands[0], operands[1]);
-    case Op::Le: return le(operands[0], operands[1]);
-    case Op::And: case Op::Or: {
+    case Op::Eq:
+      return eq(operands[0], operands[1]);
+    case Op::Ne:
+      return ne(operands[0], operands[1]);
+    case Op::Lt:
+      return lt(operands[0], operands[1]);
+    case Op::Le:
+      return le(operands[0], operands[1]);
+    case Op::And:
+    case Op::Or: {
       Expr out = op == Op::And ? 1 : 0;
-      for (const Expr& operand : operands)
-        out = op == Op::And ? logical_and(out, operand) : logical_or(out, operand);
+      for (const Expr& operand : operands) out = op == Op::And ? logical_and(out, operand) : logical_or(out, operand);
       return out;
     }
-    case Op::Not: return logical_not(operands[0]);
-    case Op::Constant: case Op::Symbol: break;
+    case Op::Not:
+      return logical_not(operands[0]);
+    case Op::Constant:
+    case Op::Symbol:
+      break;
   }
   CHECK(false, "not an operation");
   return 0;
@@ -93,19 +104,48 @@ int64_t evaluate(Expr e, const std::function<int64_t(Expr symbol)>& value_of) {
   for (const Expr& operand : operands.subspan(1)) {
     const int64_t next = evaluate(operand, value_of);
     switch (e.op()) {
-      case Op::Add: value = checked_add(value, next); break;
-      case Op::Mul: value = checked_multiply(value, next); break;
-      case Op::FloorDiv: CHECK(next != 0); value = floor_div_int(value, next); break;
-      case Op::Mod: CHECK(next != 0); value = mod_int(value, next); break;
-      case Op::Min: value = std::min(value, next); break;
-      case Op::Max: value = std::max(value, next); break;
-      case Op::Eq: value = value == next ? 1 : 0; break;
-      case Op::Ne: value = value != next ? 1 : 0; break;
-      case Op::Lt: value = value < next ? 1 : 0; break;
-      case Op::Le: value = value <= next ? 1 : 0; break;
-      case Op::And: value = value != 0 && next != 0 ? 1 : 0; break;
-      case Op::Or: value = value != 0 || next != 0 ? 1 : 0; break;
-      case Op::Constant: case Op::Symbol: case Op::Not: break;
+      case Op::Add:
+        value = checked_add(value, next);
+        break;
+      case Op::Mul:
+        value = checked_multiply(value, next);
+        break;
+      case Op::FloorDiv:
+        CHECK(next != 0);
+        value = floor_div_int(value, next);
+        break;
+      case Op::Mod:
+        CHECK(next != 0);
+        value = mod_int(value, next);
+        break;
+      case Op::Min:
+        value = std::min(value, next);
+        break;
+      case Op::Max:
+        value = std::max(value, next);
+        break;
+      case Op::Eq:
+        value = value == next ? 1 : 0;
+        break;
+      case Op::Ne:
+        value = value != next ? 1 : 0;
+        break;
+      case Op::Lt:
+        value = value < next ? 1 : 0;
+        break;
+      case Op::Le:
+        value = value <= next ? 1 : 0;
+        break;
+      case Op::And:
+        value = value != 0 && next != 0 ? 1 : 0;
+        break;
+      case Op::Or:
+        value = value != 0 || next != 0 ? 1 : 0;
+        break;
+      case Op::Constant:
+      case Op::Symbol:
+      case Op::Not:
+        break;
     }
   }
   return value;

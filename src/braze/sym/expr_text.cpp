@@ -13,15 +13,30 @@ enum Strength { kOr, kAnd, kNot, kCompare, kSum, kProduct, kAtom };
 
 Strength strength_of(Expr e) {
   switch (e.op()) {
-    case Op::Constant: return e.constant() < 0 ? kSum : kAtom;
-    case Op::Symbol: case Op::Min: case Op::Max: return kAtom;
-    case Op::Add: return kSum;
-    case Op::Mul: return e.node()->coefficient < 0 ? kSum : kProduct;
-    case Op::FloorDiv: case Op::Mod: return kProduct;
-    case Op::Eq: case Op::Ne: case Op::Lt: case Op::Le: return kCompare;
-    case Op::And: return kAnd;
-    case Op::Or: return kOr;
-    case Op::Not: return kNot;
+    case Op::Constant:
+      return e.constant() < 0 ? kSum : kAtom;
+    case Op::Symbol:
+    case Op::Min:
+    case Op::Max:
+      return kAtom;
+    case Op::Add:
+      return kSum;
+    case Op::Mul:
+      return e.node()->coefficient < 0 ? kSum : kProduct;
+    case Op::FloorDiv:
+    case Op::Mod:
+      return kProduct;
+    case Op::Eq:
+    case Op::Ne:
+    case Op::Lt:
+    case Op::Le:
+      return kCompare;
+    case Op::And:
+      return kAnd;
+    case Op::Or:
+      return kOr;
+    case Op::Not:
+      return kNot;
   }
   return kAtom;
 }
@@ -76,8 +91,12 @@ void print_call(const char* name, Expr e, std::string& out) {
 
 void print(Expr e, std::string& out) {
   switch (e.op()) {
-    case Op::Constant: out += std::to_string(e.constant()); break;
-    case Op::Symbol: out += e.symbol_name(); break;
+    case Op::Constant:
+      out += std::to_string(e.constant());
+      break;
+    case Op::Symbol:
+      out += e.symbol_name();
+      break;
     case Op::Add: {
       bool first = true;
       for (const Expr& term : e.operands()) {
@@ -98,19 +117,36 @@ void print(Expr e, std::string& out) {
       if (e.node()->coefficient < 0) out += '-';
       print_product(e, out);
       break;
-    case Op::FloorDiv: case Op::Mod:
+    case Op::FloorDiv:
+    case Op::Mod:
       print_in(e.operands()[0], kProduct, out);
       out += e.op() == Op::FloorDiv ? " // " : " % ";
       print_in(e.operands()[1], kAtom, out);
       break;
-    case Op::Min: print_call("min", e, out); break;
-    case Op::Max: print_call("max", e, out); break;
-    case Op::Eq: print_joined(e, " == ", kSum, out); break;
-    case Op::Ne: print_joined(e, " != ", kSum, out); break;
-    case Op::Lt: print_joined(e, " < ", kSum, out); break;
-    case Op::Le: print_joined(e, " <= ", kSum, out); break;
-    case Op::And: print_joined(e, " and ", kNot, out); break;
-    case Op::Or: print_joined(e, " or ", kAnd, out); break;
+    case Op::Min:
+      print_call("min", e, out);
+      break;
+    case Op::Max:
+      print_call("max", e, out);
+      break;
+    case Op::Eq:
+      print_joined(e, " == ", kSum, out);
+      break;
+    case Op::Ne:
+      print_joined(e, " != ", kSum, out);
+      break;
+    case Op::Lt:
+      print_joined(e, " < ", kSum, out);
+      break;
+    case Op::Le:
+      print_joined(e, " <= ", kSum, out);
+      break;
+    case Op::And:
+      print_joined(e, " and ", kNot, out);
+      break;
+    case Op::Or:
+      print_joined(e, " or ", kAnd, out);
+      break;
     case Op::Not:
       out += "not ";
       print_in(e.operands()[0], kNot, out);
@@ -175,18 +211,25 @@ class Parser {
   Expr sum() {
     Expr e = term();
     for (;;) {
-      if (accept("+")) e = e + term();
-      else if (accept("-")) e = e - term();
-      else return e;
+      if (accept("+"))
+        e = e + term();
+      else if (accept("-"))
+        e = e - term();
+      else
+        return e;
     }
   }
   Expr term() {
     Expr e = unary();
     for (;;) {
-      if (accept("//")) e = floor_div(e, divisor());
-      else if (accept("*")) e = e * unary();
-      else if (accept("%")) e = mod(e, divisor());
-      else return e;
+      if (accept("//"))
+        e = floor_div(e, divisor());
+      else if (accept("*"))
+        e = e * unary();
+      else if (accept("%"))
+        e = mod(e, divisor());
+      else
+        return e;
     }
   }
   Expr divisor() {

@@ -100,7 +100,8 @@ void ShapeEnv::learn(Expr predicate) {
       }
       return;
     }
-    case Op::Le: case Op::Lt: {
+    case Op::Le:
+    case Op::Lt: {
       // c*s + k <= 0 narrows the range of s.
       Terms terms;
       append_terms(terms, operands[0] - operands[1] + (predicate.op() == Op::Lt ? 1 : 0));
@@ -109,14 +110,26 @@ void ShapeEnv::learn(Expr predicate) {
       const Expr symbol(terms[0].monomial);
       const int64_t c = terms[0].coefficient;
       Range bound;
-      if (c > 0) bound.high = floor_div_int(-constant, c);
-      else bound.low = -floor_div_int(-constant, -c);
+      if (c > 0)
+        bound.high = floor_div_int(-constant, c);
+      else
+        bound.low = -floor_div_int(-constant, -c);
       const Range both = intersect(symbol.range(), bound);
       if (both.low <= both.high) context_->set_range(symbol, both);
       return;
     }
-    case Op::Ne: case Op::Or: case Op::Not: case Op::Constant: case Op::Symbol: case Op::Add: case Op::Mul:
-    case Op::FloorDiv: case Op::Mod: case Op::Min: case Op::Max: return;
+    case Op::Ne:
+    case Op::Or:
+    case Op::Not:
+    case Op::Constant:
+    case Op::Symbol:
+    case Op::Add:
+    case Op::Mul:
+    case Op::FloorDiv:
+    case Op::Mod:
+    case Op::Min:
+    case Op::Max:
+      return;
   }
 }
 

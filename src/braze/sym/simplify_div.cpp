@@ -127,8 +127,8 @@ void split_multiples(Expr a, Expr b, Expr& quotient, Expr& rest) {
   rest = a;
   if (b.op() == Op::Add) {
     // A sum divides as a whole only, or after the constant was set aside.
-    const Expr constant = a.is_constant() || a.op() != Op::Add || !a.operands().back().is_constant()
-                              ? Expr(0) : a.operands().back();
+    const Expr constant =
+        a.is_constant() || a.op() != Op::Add || !a.operands().back().is_constant() ? Expr(0) : a.operands().back();
     if (const auto q = divide_exactly(a - constant, b)) {
       quotient = *q;
       rest = constant;

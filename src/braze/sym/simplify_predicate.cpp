@@ -16,7 +16,7 @@ Expr make_pair(Op op, Expr a, Expr b) {
 
 // The difference a - b divided by factors that are known to be positive; its sign is that of a - b.
 struct Difference {
-  Terms terms;             // without the constant
+  Terms terms;  // without the constant
   int64_t constant = 0;
   Context* context = nullptr;
 };
@@ -193,19 +193,32 @@ Expr logical_not(Expr a) {
   if (a.is_constant()) return a.constant() == 0 ? 1 : 0;
   const std::span<const Expr> operands = a.operands();
   switch (a.op()) {
-    case Op::Eq: return make_pair(Op::Ne, operands[0], operands[1]);
-    case Op::Ne: return make_pair(Op::Eq, operands[0], operands[1]);
-    case Op::Lt: return at_most(operands[1], operands[0]);
-    case Op::Le: return at_most(operands[1] + 1, operands[0]);
-    case Op::Not: return operands[0];
-    case Op::And: case Op::Or: {
+    case Op::Eq:
+      return make_pair(Op::Ne, operands[0], operands[1]);
+    case Op::Ne:
+      return make_pair(Op::Eq, operands[0], operands[1]);
+    case Op::Lt:
+      return at_most(operands[1], operands[0]);
+    case Op::Le:
+      return at_most(operands[1] + 1, operands[0]);
+    case Op::Not:
+      return operands[0];
+    case Op::And:
+    case Op::Or: {
       Expr out = a.op() == Op::And ? 0 : 1;
       for (const Expr& operand : operands)
         out = a.op() == Op::And ? logical_or(out, logical_not(operand)) : logical_and(out, logical_not(operand));
       return out;
     }
-    case Op::Constant: case Op::Symbol: case Op::Add: case Op::Mul: case Op::FloorDiv: case Op::Mod: case Op::Min:
-    case Op::Max: break;
+    case Op::Constant:
+    case Op::Symbol:
+    case Op::Add:
+    case Op::Mul:
+    case Op::FloorDiv:
+    case Op::Mod:
+    case Op::Min:
+    case Op::Max:
+      break;
   }
   return Expr(context_of(a)->intern(Op::Not, {&a, 1}));
 }

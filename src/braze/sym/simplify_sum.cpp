@@ -277,8 +277,8 @@ std::optional<Expr> divide_exactly(Expr a, Expr b) {
     const Term part{lead.coefficient / divisor[0].coefficient, monomial};
     quotient.push_back(part);
     for (const Term& term : divisor)
-      rest.push_back({-checked_multiply(term.coefficient, part.coefficient),
-                      multiply_monomials(term.monomial, part.monomial)});
+      rest.push_back(
+          {-checked_multiply(term.coefficient, part.coefficient), multiply_monomials(term.monomial, part.monomial)});
     normalize(rest);
   }
   return sum_of(context_of(a, b), quotient);

@@ -46,9 +46,15 @@ void SizeProgram::run(int64_t* values) const {
     const int64_t a = values[insn.a], b = values[insn.b];
     int64_t& out = values[insn.dst];
     switch (insn.op) {
-      case Op::Constant: out = insn.constant; break;
-      case Op::Add: out = a + b; break;
-      case Op::Mul: out = a * b; break;
+      case Op::Constant:
+        out = insn.constant;
+        break;
+      case Op::Add:
+        out = a + b;
+        break;
+      case Op::Mul:
+        out = a * b;
+        break;
       case Op::FloorDiv:
         CHECK(b != 0);
         out = floor_div_int(a, b);
@@ -57,16 +63,35 @@ void SizeProgram::run(int64_t* values) const {
         CHECK(b != 0);
         out = mod_int(a, b);
         break;
-      case Op::Min: out = std::min(a, b); break;
-      case Op::Max: out = std::max(a, b); break;
-      case Op::Eq: out = a == b ? 1 : 0; break;
-      case Op::Ne: out = a != b ? 1 : 0; break;
-      case Op::Lt: out = a < b ? 1 : 0; break;
-      case Op::Le: out = a <= b ? 1 : 0; break;
-      case Op::And: out = a != 0 && b != 0 ? 1 : 0; break;
-      case Op::Or: out = a != 0 || b != 0 ? 1 : 0; break;
-      case Op::Not: out = a == 0 ? 1 : 0; break;
-      case Op::Symbol: break;
+      case Op::Min:
+        out = std::min(a, b);
+        break;
+      case Op::Max:
+        out = std::max(a, b);
+        break;
+      case Op::Eq:
+        out = a == b ? 1 : 0;
+        break;
+      case Op::Ne:
+        out = a != b ? 1 : 0;
+        break;
+      case Op::Lt:
+        out = a < b ? 1 : 0;
+        break;
+      case Op::Le:
+        out = a <= b ? 1 : 0;
+        break;
+      case Op::And:
+        out = a != 0 && b != 0 ? 1 : 0;
+        break;
+      case Op::Or:
+        out = a != 0 || b != 0 ? 1 : 0;
+        break;
+      case Op::Not:
+        out = a == 0 ? 1 : 0;
+        break;
+      case Op::Symbol:
+        break;
     }
   }
 }

@@ -21,7 +21,8 @@ TEST_CASE("schemas: names, types, aliases, defaults, results") {
 
   const Op* custom = intern_op(
       "my_lib::mix.two(Tensor(a!) self, Tensor?[] others, *, int[2]? size=[1, -1], str mode='a, (b', "
-      "Dict(str, Tensor) rest) -> (Tensor(a!) out, Tensor(b)[] views)", kRandom);
+      "Dict(str, Tensor) rest) -> (Tensor(a!) out, Tensor(b)[] views)",
+      kRandom);
   CHECK_EQ(custom->name, "my_lib.mix.two");
   CHECK_EQ(custom->id, OpId::Unknown);
   REQUIRE_EQ(custom->arguments.size(), 5);
@@ -55,8 +56,9 @@ TEST_CASE("defaults have argument form") {
 }
 
 TEST_CASE("uses are kept through replacement and erasure") {
-  auto g = parse("graph @g(%x: f32[2]) {\n %1 = aten.relu(%x) : f32[2]\n %2 = aten.mul.Tensor(%1, %1) : f32[2]\n"
-                 " %3 = aten.cat([%1, %2]) : f32[4]\n return %1, %3 mutates(%x = %1)\n}\n");
+  auto g = parse(
+      "graph @g(%x: f32[2]) {\n %1 = aten.relu(%x) : f32[2]\n %2 = aten.mul.Tensor(%1, %1) : f32[2]\n"
+      " %3 = aten.cat([%1, %2]) : f32[4]\n return %1, %3 mutates(%x = %1)\n}\n");
   Value* relu = g->nodes.front()->result();
   CHECK_EQ(relu->users.size(), 3);
   Node* neg = g->add_node(op(OpId::neg), {g->inputs[0]}, {relu->type}, g->nodes.front());

@@ -1,10 +1,10 @@
 // In its own file: doctest has a CHECK too.
 #define DOCTEST_CONFIG_NO_SHORT_MACRO_NAMES
+#include "braze/support/check.h"
+
 #include <doctest/doctest.h>
 
 #include <string>
-
-#include "braze/support/check.h"
 
 DOCTEST_TEST_CASE("a failed CHECK shows both sides, the expression and the message") {
   const auto message = [](int a, int b) -> std::string {

@@ -120,8 +120,12 @@ TEST_CASE("random expressions keep their values, text and order of building does
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 1500; ++round) {
     Context context, other;
-    struct Bound { const char* name; Range range; };
-    const std::array<Bound, 5> bounds{{{"a", {0, 7}}, {"b", {0, 11}}, {"c", {-5, 9}}, {"n", {2, kInf}}, {"m", {1, 30}}}};
+    struct Bound {
+      const char* name;
+      Range range;
+    };
+    const std::array<Bound, 5> bounds{
+        {{"a", {0, 7}}, {"b", {0, 11}}, {"c", {-5, 9}}, {"n", {2, kInf}}, {"m", {1, 30}}}};
     std::vector<Expr> symbols;
     for (const Bound& bound : bounds) symbols.push_back(context.symbol(bound.name, bound.range));
     for (size_t i = bounds.size(); i-- > 0;) other.symbol(bounds[i].name, bounds[i].range);
@@ -136,7 +140,10 @@ TEST_CASE("random expressions keep their values, text and order of building does
       points.push_back(point);
     }
     // Pool of expressions, each with its value at every point computed by plain arithmetic.
-    struct Entry { Expr e; std::vector<int64_t> values; };
+    struct Entry {
+      Expr e;
+      std::vector<int64_t> values;
+    };
     std::vector<Entry> pool;
     for (size_t i = 0; i < 5; ++i) {
       Entry entry{symbols[i], {}};
@@ -156,30 +163,72 @@ TEST_CASE("random expressions keep their values, text and order of building does
       Entry entry;
       const int what = pick(12);
       switch (what) {
-        case 0: case 1: entry.e = l.e + r.e; break;
-        case 2: entry.e = l.e - r.e; break;
-        case 3: entry.e = l.e * Expr(k); break;
-        case 4: entry.e = l.e * r.e; break;
-        case 5: case 6: entry.e = floor_div(l.e, k); break;
-        case 7: case 8: entry.e = mod(l.e, k); break;
-        case 9: entry.e = k > 0 ? floor_div(l.e, symbols[3]) : mod(l.e, symbols[3]); break;
-        case 10: entry.e = min(l.e, r.e); break;
-        default: entry.e = lt(l.e, r.e + Expr(k)); break;
+        case 0:
+        case 1:
+          entry.e = l.e + r.e;
+          break;
+        case 2:
+          entry.e = l.e - r.e;
+          break;
+        case 3:
+          entry.e = l.e * Expr(k);
+          break;
+        case 4:
+          entry.e = l.e * r.e;
+          break;
+        case 5:
+        case 6:
+          entry.e = floor_div(l.e, k);
+          break;
+        case 7:
+        case 8:
+          entry.e = mod(l.e, k);
+          break;
+        case 9:
+          entry.e = k > 0 ? floor_div(l.e, symbols[3]) : mod(l.e, symbols[3]);
+          break;
+        case 10:
+          entry.e = min(l.e, r.e);
+          break;
+        default:
+          entry.e = lt(l.e, r.e + Expr(k));
+          break;
       }
       bool small = true;
       for (size_t p = 0; p < points.size(); ++p) {
         const int64_t a = l.values[p], b = r.values[p], n = points[p][3];
         int64_t v = 0;
         switch (what) {
-          case 0: case 1: v = a + b; break;
-          case 2: v = a - b; break;
-          case 3: v = a * k; break;
-          case 4: v = a * b; break;
-          case 5: case 6: v = floored(a, k); break;
-          case 7: case 8: v = a - k * floored(a, k); break;
-          case 9: v = k > 0 ? floored(a, n) : a - n * floored(a, n); break;
-          case 10: v = std::min(a, b); break;
-          default: v = a < b + k ? 1 : 0; break;
+          case 0:
+          case 1:
+            v = a + b;
+            break;
+          case 2:
+            v = a - b;
+            break;
+          case 3:
+            v = a * k;
+            break;
+          case 4:
+            v = a * b;
+            break;
+          case 5:
+          case 6:
+            v = floored(a, k);
+            break;
+          case 7:
+          case 8:
+            v = a - k * floored(a, k);
+            break;
+          case 9:
+            v = k > 0 ? floored(a, n) : a - n * floored(a, n);
+            break;
+          case 10:
+            v = std::min(a, b);
+            break;
+          default:
+            v = a < b + k ? 1 : 0;
+            break;
         }
         entry.values.push_back(v);
         small = small && std::abs(v) < 1000000;

@@ -53,8 +53,8 @@ TEST_CASE("a size program computes all its expressions in one run") {
   const Expr a = context.symbol("a", {2, kInf}), b = context.symbol("b", {2, kInf});
   const Expr inputs[] = {a, b};
   SizeProgram program(inputs);
-  const std::vector<Expr> exprs{a * b * 4 + 3, floor_div(a, b), mod(a + 1, b), max(a, b), Expr(17),
-                                lt(a, b), logical_or(eq(a, b), lt(b, 5)), a};
+  const std::vector<Expr> exprs{
+      a * b * 4 + 3, floor_div(a, b), mod(a + 1, b), max(a, b), Expr(17), lt(a, b), logical_or(eq(a, b), lt(b, 5)), a};
   std::vector<int> slots;
   for (const Expr& e : exprs) slots.push_back(program.add(e));
   CHECK_EQ(program.add(exprs[0]), slots[0]);

@@ -13,16 +13,16 @@ struct Arguments {
   int64_t groups;
 };
 
-// Arguments first, first + 1, ...: stride, padding, dilation, transposed, output_padding, groups. A single number stands
-// for all spatial dimensions.
+// Arguments first, first + 1, ...: stride, padding, dilation, transposed, output_padding, groups. A single number
+// stands for all spatial dimensions.
 std::optional<Arguments> arguments_of(const Call& call, size_t first, size_t spatial) {
   const auto list = [&](size_t i) {
     Shape out = call.exprs(i);
     if (out.size() == 1) out.resize(spatial, out[0]);
     return out;
   };
-  Arguments out{list(first), list(first + 1), list(first + 2), list(first + 4), call.boolean(first + 3),
-                call.integer(first + 5)};
+  Arguments out{list(first),     list(first + 1),         list(first + 2),
+                list(first + 4), call.boolean(first + 3), call.integer(first + 5)};
   for (const Shape* shape : {&out.stride, &out.padding, &out.dilation, &out.output_padding})
     if (shape->size() != spatial) return std::nullopt;
   return out;

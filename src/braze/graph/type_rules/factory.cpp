@@ -18,8 +18,10 @@ std::optional<Options> options_of(const Call& call, DType dtype, Device device =
   Options out{dtype, device};
   for (size_t i = 0; i < call.size(); ++i) {
     const OpArgument& declared = call.op.arguments[i];
-    if (declared.type == "ScalarType?") out.dtype = call.dtype(i).value_or(out.dtype);
-    else if (declared.type == "Device?") out.device = call.device(i, out.device);
+    if (declared.type == "ScalarType?")
+      out.dtype = call.dtype(i).value_or(out.dtype);
+    else if (declared.type == "Device?")
+      out.device = call.device(i, out.device);
     else if (const auto* layout = std::get_if<Layout>(&call[i].v); layout != nullptr && layout->value != 0)
       return std::nullopt;
   }
@@ -43,7 +45,9 @@ bool has_negative(const Call& call, const Shape& sizes) {
 std::optional<Shape> formatted(const Call& call, const Shape& sizes, const TensorType* base) {
   const std::optional<size_t> i = index_of(call, "memory_format");
   const int preserve = 1;
-  const int format = i ? call.memory_format(*i).value_or(base != nullptr ? preserve : 0) : base != nullptr ? preserve : 0;
+  const int format = i                 ? call.memory_format(*i).value_or(base != nullptr ? preserve : 0)
+                     : base != nullptr ? preserve
+                                       : 0;
   if (format == preserve) return base != nullptr ? std::optional(preserved_strides(call, *base)) : std::nullopt;
   if (format == 2 && sizes.size() != 4) return std::nullopt;
   if (format == 3 && sizes.size() != 5) return std::nullopt;
@@ -77,7 +81,8 @@ Types factory(const Call& call) {
   if (call.op.id == OpId::full) dtype = dtype_of_number(call, call[1]);
   const auto options = options_of(call, dtype);
   if (!options) return unsupported(call, "layout");
-  if (call.op.id == OpId::full && is_complex(dtype) && !is_complex(options->dtype)) return unsupported(call, "complex value");
+  if (call.op.id == OpId::full && is_complex(dtype) && !is_complex(options->dtype))
+    return unsupported(call, "complex value");
   Shape sizes = sizes_argument(call);
   if (has_negative(call, sizes)) return unsupported(call, "negative size");
   TensorType out = contiguous_type(options->dtype, std::move(sizes), options->device);
@@ -145,7 +150,8 @@ Types eye(const Call& call) {
 }
 
 Types linspace(const Call& call) {
-  if (call[0].is<std::complex<double>>() || call[1].is<std::complex<double>>()) return unsupported(call, "complex bounds");
+  if (call[0].is<std::complex<double>>() || call[1].is<std::complex<double>>())
+    return unsupported(call, "complex bounds");
   return made(call, {call.expr(2)}, call.default_dtype);
 }
 
@@ -154,8 +160,8 @@ Types tri_indices(const Call& call) {
   if (rows < 0 || columns < 0) return unsupported(call, "negative size");
   int64_t count = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    const int64_t kept = std::min(std::max<int64_t>(row + offset + 1, 0), columns);   // columns <= row + offset
-    const int64_t below = std::min(std::max<int64_t>(row + offset, 0), columns);      // columns < row + offset
+    const int64_t kept = std::min(std::max<int64_t>(row + offset + 1, 0), columns);  // columns <= row + offset
+    const int64_t below = std::min(std::max<int64_t>(row + offset, 0), columns);     // columns < row + offset
     count += call.op.id == OpId::tril_indices ? kept : columns - below;
   }
   return made(call, {2, count}, DType::I64);
@@ -200,8 +206,7 @@ Types random_int(const Call& call) {
 Types random_unary(const Call& call) {
   const TensorType* self = call.tensor(0);
   TensorType out = contiguous_type(self->dtype, self->sizes, self->device);
-  if (call.op.id != OpId::bernoulli && call.op.id != OpId::bernoulli_p)
-    out.strides = preserved_strides(call, *self);
+  if (call.op.id != OpId::bernoulli && call.op.id != OpId::bernoulli_p) out.strides = preserved_strides(call, *self);
   return one(std::move(out));
 }
 

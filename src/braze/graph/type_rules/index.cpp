@@ -10,7 +10,7 @@ namespace {
 
 bool is_index_dtype(DType dtype) { return dtype == DType::I64 || dtype == DType::I32; }
 
-using Indices = std::vector<const TensorType*>;   // one per dimension of self; nullptr where nothing stands
+using Indices = std::vector<const TensorType*>;  // one per dimension of self; nullptr where nothing stands
 
 // The index tensors, if they are integers and not more than self has dimensions.
 std::optional<Indices> indices_of(const Argument& argument, size_t rank) {
@@ -101,8 +101,8 @@ Types index_put(const Call& call) {
   const TensorType *self = call.tensor(0), *values = call.tensor(2);
   if (values == nullptr || values->dtype != self->dtype) return unsupported(call, "values of another type");
   for (const Argument& item : call[1].as<ArgumentList>())
-    if (const TensorType* index = Call::tensor_of(item); index != nullptr && !is_index_dtype(index->dtype) &&
-                                                        index->dtype != DType::Bool && index->dtype != DType::U8)
+    if (const TensorType* index = Call::tensor_of(item);
+        index != nullptr && !is_index_dtype(index->dtype) && index->dtype != DType::Bool && index->dtype != DType::U8)
       return unsupported(call, "index type");
   TensorType out = contiguous_type(self->dtype, self->sizes, self->device);
   out.strides = preserved_strides(call, *self);
@@ -128,11 +128,13 @@ Types clone_of_self(const Call& call) {
   if (const int dim = call.op.argument_index("dim"); dim >= 0)
     if (!wrap_dim(call.integer(static_cast<size_t>(dim)), self->sizes.size())) return unsupported(call, "dimension");
   if (const int i = call.op.argument_index("index"); i >= 0)
-    if (const TensorType* index = call.tensor(static_cast<size_t>(i)); index != nullptr && !is_index_dtype(index->dtype))
+    if (const TensorType* index = call.tensor(static_cast<size_t>(i));
+        index != nullptr && !is_index_dtype(index->dtype))
       return unsupported(call, "index type");
   for (const std::string_view name : {"src", "source"})
     if (const int i = call.op.argument_index(name); i >= 0)
-      if (const TensorType* source = call.tensor(static_cast<size_t>(i)); source != nullptr && source->dtype != self->dtype)
+      if (const TensorType* source = call.tensor(static_cast<size_t>(i));
+          source != nullptr && source->dtype != self->dtype)
         return unsupported(call, "source of another type");
   TensorType out = contiguous_type(self->dtype, self->sizes, self->device);
   const OpId id = call.op.id;

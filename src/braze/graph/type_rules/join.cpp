@@ -130,7 +130,8 @@ Types same_layout_copy(const Call& call) {
     out.strides = preserved_strides(call, *self);
   } else if (!dims.empty()) {
     // A roll joins two slices.
-    if (const int format = suggested_format(call, *self); format != 0) out.strides = strides_of_format(out.sizes, format);
+    if (const int format = suggested_format(call, *self); format != 0)
+      out.strides = strides_of_format(out.sizes, format);
   }
   return one(std::move(out));
 }

@@ -90,7 +90,8 @@ bool is_non_overlapping_and_dense(const Call& call, const TensorType& t) {
   Order order;
   for (size_t i = 0; i < t.sizes.size(); ++i)
     if (call.less(1, t.sizes[i])) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return call.less(t.strides[a], t.strides[b]); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return call.less(t.strides[a], t.strides[b]); });
   Expr expected = 1;
   for (const size_t d : order) {
     if (!call.same(t.strides[d], expected)) return false;
@@ -182,7 +183,8 @@ std::optional<Shape> broadcast(const Call& call, std::span<const TensorType* con
 Shape iterator_strides(const Call& call, const Shape& shape, std::span<const TensorType* const> operands) {
   const size_t rank = shape.size();
   if (rank <= 1) return contiguous_strides(shape);
-  const bool same_shape = std::ranges::all_of(operands, [&](const TensorType* t) { return call.same(t->sizes, shape); });
+  const bool same_shape =
+      std::ranges::all_of(operands, [&](const TensorType* t) { return call.same(t->sizes, shape); });
   if (same_shape && !operands.empty()) {
     if (all_contiguous(call, operands)) return contiguous_strides(shape);
     if (std::ranges::all_of(operands, [&](const TensorType* t) { return is_channels_last_contiguous(call, *t); }) &&

@@ -22,7 +22,8 @@ bool can_add(const Call& call, const TensorType& self, const Shape& sizes) {
 
 Types mm(const Call& call) {
   const TensorType *a = call.tensor(0), *b = call.tensor(1);
-  if (!is_matrix(a) || !is_matrix(b) || a->dtype != b->dtype || a->dtype == DType::Bool || !call.same(a->sizes[1], b->sizes[0]))
+  if (!is_matrix(a) || !is_matrix(b) || a->dtype != b->dtype || a->dtype == DType::Bool ||
+      !call.same(a->sizes[1], b->sizes[0]))
     return unsupported(call, "operands");
   return one(contiguous_type(a->dtype, {a->sizes[0], b->sizes[1]}, a->device));
 }
@@ -39,8 +40,8 @@ Types addmm(const Call& call) {
 
 Types bmm(const Call& call) {
   const TensorType *a = call.tensor(0), *b = call.tensor(1);
-  if (!is_batch(a) || !is_batch(b) || a->dtype != b->dtype || a->dtype == DType::Bool || !call.same(a->sizes[0], b->sizes[0]) ||
-      !call.same(a->sizes[2], b->sizes[1]))
+  if (!is_batch(a) || !is_batch(b) || a->dtype != b->dtype || a->dtype == DType::Bool ||
+      !call.same(a->sizes[0], b->sizes[0]) || !call.same(a->sizes[2], b->sizes[1]))
     return unsupported(call, "operands");
   return one(contiguous_type(a->dtype, {a->sizes[0], a->sizes[1], b->sizes[2]}, a->device));
 }
@@ -58,7 +59,8 @@ Types baddbmm(const Call& call) {
 
 Types mv(const Call& call) {
   const bool adds = call.op.id == OpId::addmv;
-  const TensorType *self = adds ? call.tensor(0) : nullptr, *a = call.tensor(adds ? 1 : 0), *x = call.tensor(adds ? 2 : 1);
+  const TensorType *self = adds ? call.tensor(0) : nullptr, *a = call.tensor(adds ? 1 : 0),
+                   *x = call.tensor(adds ? 2 : 1);
   if (!is_matrix(a) || x == nullptr || x->sizes.size() != 1 || a->dtype != x->dtype || a->dtype == DType::Bool ||
       !call.same(a->sizes[1], x->sizes[0]))
     return unsupported(call, "operands");
@@ -70,7 +72,8 @@ Types mv(const Call& call) {
 
 Types dot(const Call& call) {
   const TensorType *a = call.tensor(0), *b = call.tensor(1);
-  if (a->sizes.size() != 1 || b->sizes.size() != 1 || a->dtype != b->dtype || a->dtype == DType::Bool || !call.same(a->sizes[0], b->sizes[0]))
+  if (a->sizes.size() != 1 || b->sizes.size() != 1 || a->dtype != b->dtype || a->dtype == DType::Bool ||
+      !call.same(a->sizes[0], b->sizes[0]))
     return unsupported(call, "operands");
   return one(contiguous_type(a->dtype, {}, a->device));
 }
@@ -109,7 +112,8 @@ Types linear(const Call& call) {
 Types flash_attention(const Call& call) {
   const TensorType *query = call.tensor(0), *key = call.tensor(1), *value = call.tensor(2), *mask = call.tensor(5);
   for (const TensorType* t : {query, key, value})
-    if (t->sizes.size() != 4 || t->dtype != query->dtype || !is_floating(t->dtype)) return unsupported(call, "operands");
+    if (t->sizes.size() != 4 || t->dtype != query->dtype || !is_floating(t->dtype))
+      return unsupported(call, "operands");
   if (mask != nullptr && mask->dtype != query->dtype && mask->dtype != DType::F32) return unsupported(call, "mask");
   const Expr batch = query->sizes[0], heads = query->sizes[1], length = query->sizes[2], size = value->sizes[3];
   const auto swapped = [](TensorType t) {
@@ -119,7 +123,8 @@ Types flash_attention(const Call& call) {
   };
   std::vector<TensorType> out;
   // The output is empty_like(query).
-  if (!call.same(query->sizes[3], size) || !call.same(query->sizes[3], key->sizes[3])) return unsupported(call, "heads of different widths");
+  if (!call.same(query->sizes[3], size) || !call.same(query->sizes[3], key->sizes[3]))
+    return unsupported(call, "heads of different widths");
   TensorType output = contiguous_type(query->dtype, query->sizes, query->device);
   output.strides = preserved_strides(call, *query);
   out.push_back(std::move(output));

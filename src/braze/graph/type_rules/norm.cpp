@@ -35,7 +35,8 @@ Types layer_norm(const Call& call) {
   const size_t rank = input->sizes.size();
   if (normalized.empty() || normalized.size() > rank || !is_floating(input->dtype)) return unsupported(call, "operand");
   for (size_t i = 0; i < normalized.size(); ++i)
-    if (!call.same(normalized[i], input->sizes[rank - normalized.size() + i])) return unsupported(call, "normalized shape");
+    if (!call.same(normalized[i], input->sizes[rank - normalized.size() + i]))
+      return unsupported(call, "normalized shape");
   for (const size_t i : {2u, 3u})
     if (const TensorType* t = call.tensor(i); t != nullptr && !call.same(t->sizes, normalized))
       return unsupported(call, "weight or bias");
@@ -83,8 +84,7 @@ Types group_norm_backward(const Call& call) {
   grad.strides = strides_of_format(grad.sizes, suggested_format(call, *input));
   std::vector<TensorType> out;
   out.push_back(mask_at(mask, 0) ? std::move(grad) : undefined());
-  for (const size_t i : {1u, 2u})
-    out.push_back(mask_at(mask, i) && weight != nullptr ? like(*weight) : undefined());
+  for (const size_t i : {1u, 2u}) out.push_back(mask_at(mask, i) && weight != nullptr ? like(*weight) : undefined());
   return out;
 }
 
@@ -111,10 +111,12 @@ Types batch_norm_results(const Call& call, const TensorType* weight, const Tenso
 
 Types batch_norm(const Call& call) {
   const bool has_stats = call.op.id != OpId::_native_batch_norm_legit_no_stats;
-  const bool training = call.op.id == OpId::_native_batch_norm_legit_no_training ? false : call.boolean(has_stats ? 5 : 3);
+  const bool training =
+      call.op.id == OpId::_native_batch_norm_legit_no_training ? false : call.boolean(has_stats ? 5 : 3);
   if (has_stats)
     for (const size_t i : {3u, 4u})
-      if (const TensorType* t = call.tensor(i); !training && (t == nullptr || (t->dtype != call.tensor(0)->dtype && t->dtype != DType::F32)))
+      if (const TensorType* t = call.tensor(i);
+          !training && (t == nullptr || (t->dtype != call.tensor(0)->dtype && t->dtype != DType::F32)))
         return unsupported(call, "running statistics");
   return batch_norm_results(call, call.tensor(1), call.tensor(2), has_stats ? call.tensor(3) : nullptr,
                             has_stats ? call.tensor(4) : nullptr, training);

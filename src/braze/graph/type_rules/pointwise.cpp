@@ -17,8 +17,10 @@ Operands operands_of(const Call& call, bool scalars) {
   for (size_t i = 0; i < call.size(); ++i) {
     const OpArgument& declared = call.op.arguments[i];
     if (!declared.is_tensor && !(scalars && declared.is_scalar && declared.name != "alpha")) continue;
-    if (const TensorType* t = call.tensor(i)) out.push_back(t);
-    else if (const TensorType* number = number_type(call[i])) out.push_back(number);
+    if (const TensorType* t = call.tensor(i))
+      out.push_back(t);
+    else if (const TensorType* number = number_type(call[i]))
+      out.push_back(number);
   }
   return out;
 }
@@ -96,98 +98,221 @@ enum Accepts : uint32_t { kBool = 1, kInt = 2, kFloat = 4, kComplex = 8, kAll = 
 
 uint32_t bit_of(DType dtype) {
   switch (kind_of(dtype)) {
-    case DTypeKind::Bool: return kBool;
-    case DTypeKind::Int: return kInt;
-    case DTypeKind::Float: return kFloat;
-    case DTypeKind::Complex: return kComplex;
-    case DTypeKind::Opaque: return 0;
+    case DTypeKind::Bool:
+      return kBool;
+    case DTypeKind::Int:
+      return kInt;
+    case DTypeKind::Float:
+      return kFloat;
+    case DTypeKind::Complex:
+      return kComplex;
+    case DTypeKind::Opaque:
+      return 0;
   }
   return 0;
 }
 
 uint32_t accepted(OpId id) {
   switch (id) {
-    case OpId::neg: return kInt | kFloat | kComplex;
-    case OpId::sign: return kBool | kInt | kFloat;
-    case OpId::abs: return kInt | kFloat | kComplex;
-    case OpId::floor: case OpId::ceil: case OpId::trunc: case OpId::round: return kInt | kFloat;
-    case OpId::round_decimals: case OpId::frac: return kFloat;
-    case OpId::relu: return kInt | kFloat;
-    case OpId::clamp: case OpId::clamp_Tensor: case OpId::clamp_min: case OpId::clamp_min_Tensor: case OpId::clamp_max:
+    case OpId::neg:
+      return kInt | kFloat | kComplex;
+    case OpId::sign:
+      return kBool | kInt | kFloat;
+    case OpId::abs:
+      return kInt | kFloat | kComplex;
+    case OpId::floor:
+    case OpId::ceil:
+    case OpId::trunc:
+    case OpId::round:
+      return kInt | kFloat;
+    case OpId::round_decimals:
+    case OpId::frac:
+      return kFloat;
+    case OpId::relu:
+      return kInt | kFloat;
+    case OpId::clamp:
+    case OpId::clamp_Tensor:
+    case OpId::clamp_min:
+    case OpId::clamp_min_Tensor:
+    case OpId::clamp_max:
     case OpId::clamp_max_Tensor:
       return kBool | kInt | kFloat;
-    case OpId::hardtanh: return kInt | kFloat;
-    case OpId::hardswish: case OpId::hardsigmoid: case OpId::leaky_relu: case OpId::elu: case OpId::gelu:
-    case OpId::mish: case OpId::softplus: case OpId::hardshrink: case OpId::softshrink:
-      return kFloat;
-    case OpId::silu: return kFloat | kComplex;
-    case OpId::threshold: return kInt | kFloat;
-    case OpId::bitwise_not: return kBool | kInt;
-    case OpId::positive: return kInt | kFloat | kComplex;
-    case OpId::log2: case OpId::log10: case OpId::log1p: case OpId::expm1: case OpId::exp2: return kAll;
-    case OpId::erf: case OpId::erfc: case OpId::erfinv: case OpId::lgamma: case OpId::digamma: case OpId::logit:
-    case OpId::i0: case OpId::deg2rad: case OpId::rad2deg: case OpId::special_i0e: case OpId::special_i1:
-    case OpId::special_i1e: case OpId::special_entr: case OpId::special_ndtri: case OpId::special_log_ndtr:
-    case OpId::special_erfcx: case OpId::special_bessel_j0: case OpId::special_bessel_j1:
-    case OpId::special_bessel_y0: case OpId::special_bessel_y1: case OpId::polygamma:
-      return kBool | kInt | kFloat;
-    case OpId::sub_Tensor: case OpId::sub_Scalar: case OpId::rsub_Tensor: case OpId::rsub_Scalar:
-      return kInt | kFloat | kComplex;
-    case OpId::floor_divide: case OpId::floor_divide_Scalar: case OpId::remainder_Tensor: case OpId::remainder_Scalar:
-    case OpId::remainder_Scalar_Tensor: case OpId::fmod_Tensor: case OpId::fmod_Scalar:
+    case OpId::hardtanh:
       return kInt | kFloat;
-    case OpId::maximum: case OpId::minimum: case OpId::fmax: case OpId::fmin: case OpId::heaviside:
-      return kBool | kInt | kFloat;
-    case OpId::bitwise_and_Tensor: case OpId::bitwise_and_Scalar: case OpId::bitwise_and_Scalar_Tensor:
-    case OpId::bitwise_or_Tensor: case OpId::bitwise_or_Scalar: case OpId::bitwise_or_Scalar_Tensor:
-    case OpId::bitwise_xor_Tensor: case OpId::bitwise_xor_Scalar: case OpId::bitwise_xor_Scalar_Tensor:
+    case OpId::hardswish:
+    case OpId::hardsigmoid:
+    case OpId::leaky_relu:
+    case OpId::elu:
+    case OpId::gelu:
+    case OpId::mish:
+    case OpId::softplus:
+    case OpId::hardshrink:
+    case OpId::softshrink:
+      return kFloat;
+    case OpId::silu:
+      return kFloat | kComplex;
+    case OpId::threshold:
+      return kInt | kFloat;
+    case OpId::bitwise_not:
       return kBool | kInt;
-    case OpId::bitwise_left_shift_Tensor: case OpId::bitwise_left_shift_Tensor_Scalar:
-    case OpId::bitwise_right_shift_Tensor: case OpId::bitwise_right_shift_Tensor_Scalar: case OpId::gcd:
+    case OpId::positive:
+      return kInt | kFloat | kComplex;
+    case OpId::log2:
+    case OpId::log10:
+    case OpId::log1p:
+    case OpId::expm1:
+    case OpId::exp2:
+      return kAll;
+    case OpId::erf:
+    case OpId::erfc:
+    case OpId::erfinv:
+    case OpId::lgamma:
+    case OpId::digamma:
+    case OpId::logit:
+    case OpId::i0:
+    case OpId::deg2rad:
+    case OpId::rad2deg:
+    case OpId::special_i0e:
+    case OpId::special_i1:
+    case OpId::special_i1e:
+    case OpId::special_entr:
+    case OpId::special_ndtri:
+    case OpId::special_log_ndtr:
+    case OpId::special_erfcx:
+    case OpId::special_bessel_j0:
+    case OpId::special_bessel_j1:
+    case OpId::special_bessel_y0:
+    case OpId::special_bessel_y1:
+    case OpId::polygamma:
+      return kBool | kInt | kFloat;
+    case OpId::sub_Tensor:
+    case OpId::sub_Scalar:
+    case OpId::rsub_Tensor:
+    case OpId::rsub_Scalar:
+      return kInt | kFloat | kComplex;
+    case OpId::floor_divide:
+    case OpId::floor_divide_Scalar:
+    case OpId::remainder_Tensor:
+    case OpId::remainder_Scalar:
+    case OpId::remainder_Scalar_Tensor:
+    case OpId::fmod_Tensor:
+    case OpId::fmod_Scalar:
+      return kInt | kFloat;
+    case OpId::maximum:
+    case OpId::minimum:
+    case OpId::fmax:
+    case OpId::fmin:
+    case OpId::heaviside:
+      return kBool | kInt | kFloat;
+    case OpId::bitwise_and_Tensor:
+    case OpId::bitwise_and_Scalar:
+    case OpId::bitwise_and_Scalar_Tensor:
+    case OpId::bitwise_or_Tensor:
+    case OpId::bitwise_or_Scalar:
+    case OpId::bitwise_or_Scalar_Tensor:
+    case OpId::bitwise_xor_Tensor:
+    case OpId::bitwise_xor_Scalar:
+    case OpId::bitwise_xor_Scalar_Tensor:
+      return kBool | kInt;
+    case OpId::bitwise_left_shift_Tensor:
+    case OpId::bitwise_left_shift_Tensor_Scalar:
+    case OpId::bitwise_right_shift_Tensor:
+    case OpId::bitwise_right_shift_Tensor_Scalar:
+    case OpId::gcd:
     case OpId::lcm:
       return kInt;
-    case OpId::hypot: case OpId::nextafter: case OpId::logaddexp2: case OpId::igamma: case OpId::igammac:
+    case OpId::hypot:
+    case OpId::nextafter:
+    case OpId::logaddexp2:
+    case OpId::igamma:
+    case OpId::igammac:
       return kFloat;
-    case OpId::logaddexp: return kFloat | kComplex;
-    case OpId::gelu_backward: case OpId::hardswish_backward: case OpId::hardsigmoid_backward:
-    case OpId::mish_backward: case OpId::logit_backward: case OpId::hardtanh_backward:
-    case OpId::leaky_relu_backward: case OpId::elu_backward: case OpId::softplus_backward:
-    case OpId::hardshrink_backward: case OpId::softshrink_backward: case OpId::log_sigmoid_backward:
+    case OpId::logaddexp:
+      return kFloat | kComplex;
+    case OpId::gelu_backward:
+    case OpId::hardswish_backward:
+    case OpId::hardsigmoid_backward:
+    case OpId::mish_backward:
+    case OpId::logit_backward:
+    case OpId::hardtanh_backward:
+    case OpId::leaky_relu_backward:
+    case OpId::elu_backward:
+    case OpId::softplus_backward:
+    case OpId::hardshrink_backward:
+    case OpId::softshrink_backward:
+    case OpId::log_sigmoid_backward:
       return kFloat;
-    case OpId::silu_backward: case OpId::tanh_backward: case OpId::sigmoid_backward: return kFloat | kComplex;
-    case OpId::threshold_backward: return kInt | kFloat;
-    case OpId::atan2: case OpId::copysign_Tensor: case OpId::copysign_Scalar: case OpId::xlogy_Tensor:
-    case OpId::xlogy_Scalar_Other: case OpId::xlogy_Scalar_Self: case OpId::special_xlog1py:
+    case OpId::silu_backward:
+    case OpId::tanh_backward:
+    case OpId::sigmoid_backward:
+      return kFloat | kComplex;
+    case OpId::threshold_backward:
+      return kInt | kFloat;
+    case OpId::atan2:
+    case OpId::copysign_Tensor:
+    case OpId::copysign_Scalar:
+    case OpId::xlogy_Tensor:
+    case OpId::xlogy_Scalar_Other:
+    case OpId::xlogy_Scalar_Self:
+    case OpId::special_xlog1py:
     case OpId::special_zeta:
       return kBool | kInt | kFloat;
-    case OpId::lt_Tensor: case OpId::lt_Scalar: case OpId::le_Tensor: case OpId::le_Scalar: case OpId::gt_Tensor:
-    case OpId::gt_Scalar: case OpId::ge_Tensor: case OpId::ge_Scalar:
+    case OpId::lt_Tensor:
+    case OpId::lt_Scalar:
+    case OpId::le_Tensor:
+    case OpId::le_Scalar:
+    case OpId::gt_Tensor:
+    case OpId::gt_Scalar:
+    case OpId::ge_Tensor:
+    case OpId::ge_Scalar:
       return kBool | kInt | kFloat;
-    case OpId::pow_Tensor_Tensor: case OpId::pow_Tensor_Scalar: case OpId::pow_Scalar:
+    case OpId::pow_Tensor_Tensor:
+    case OpId::pow_Tensor_Scalar:
+    case OpId::pow_Scalar:
       return kInt | kFloat | kComplex;
-    case OpId::addcmul: return kInt | kFloat | kComplex;
-    case OpId::isposinf: case OpId::isneginf: case OpId::signbit: return kBool | kInt | kFloat;
-    case OpId::addcdiv: return kFloat | kComplex;
-    case OpId::lerp_Scalar: case OpId::lerp_Tensor: return kFloat | kComplex;
-    default: return kAll;
+    case OpId::addcmul:
+      return kInt | kFloat | kComplex;
+    case OpId::isposinf:
+    case OpId::isneginf:
+    case OpId::signbit:
+      return kBool | kInt | kFloat;
+    case OpId::addcdiv:
+      return kFloat | kComplex;
+    case OpId::lerp_Scalar:
+    case OpId::lerp_Tensor:
+      return kFloat | kComplex;
+    default:
+      return kAll;
   }
 }
 
 // Kernels without 16-bit floats.
 bool needs_wide_floats(OpId id) {
   switch (id) {
-    case OpId::special_ndtri: case OpId::special_log_ndtr: case OpId::special_erfcx: case OpId::special_bessel_j0:
-    case OpId::special_bessel_j1: case OpId::special_bessel_y0: case OpId::special_bessel_y1: case OpId::special_zeta:
+    case OpId::special_ndtri:
+    case OpId::special_log_ndtr:
+    case OpId::special_erfcx:
+    case OpId::special_bessel_j0:
+    case OpId::special_bessel_j1:
+    case OpId::special_bessel_y0:
+    case OpId::special_bessel_y1:
+    case OpId::special_zeta:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
 // Types that few kernels know; ATen decides.
 bool is_rare(DType dtype) {
   switch (dtype) {
-    case DType::U16: case DType::U32: case DType::U64: case DType::C32: return true;
-    default: return is_floating(dtype) && size_of(dtype) == 1;
+    case DType::U16:
+    case DType::U32:
+    case DType::U64:
+    case DType::C32:
+      return true;
+    default:
+      return is_floating(dtype) && size_of(dtype) == 1;
   }
 }
 
@@ -264,7 +389,10 @@ Types binary(const Call& call) {
   const DType common = result_dtype(call, view(operands));
   if (!accepts(call, common) || !alpha_fits(call, common)) return unsupported(call, "element type");
   switch (call.op.id) {
-    case OpId::sub_Tensor: case OpId::sub_Scalar: case OpId::rsub_Tensor: case OpId::rsub_Scalar:
+    case OpId::sub_Tensor:
+    case OpId::sub_Scalar:
+    case OpId::rsub_Tensor:
+    case OpId::rsub_Scalar:
       for (const TensorType* t : operands)
         if (t->dtype == DType::Bool) return unsupported(call, "subtraction of bools");
       if (call.op.id == OpId::rsub_Tensor || call.op.id == OpId::rsub_Scalar) std::swap(operands[0], operands[1]);
@@ -272,7 +400,8 @@ Types binary(const Call& call) {
     case OpId::heaviside:
       if (operands[0]->dtype != operands[1]->dtype) return unsupported(call, "operands of different types");
       break;
-    case OpId::div_Tensor_mode: case OpId::div_Scalar_mode: {
+    case OpId::div_Tensor_mode:
+    case OpId::div_Scalar_mode: {
       const DType result = call.is_none(2) ? float_of(call, common) : common;
       if (!call.is_none(2) && (is_complex(result) || result == DType::Bool))
         return unsupported(call, "rounding of complex numbers or bools");
@@ -284,8 +413,10 @@ Types binary(const Call& call) {
       const Operands base{operands[0]};
       return promoted(call, base, common, common);
     }
-    case OpId::pow_Scalar: return one(contiguous_type(common, operands[1]->sizes, operands[1]->device));
-    default: break;
+    case OpId::pow_Scalar:
+      return one(contiguous_type(common, operands[1]->sizes, operands[1]->device));
+    default:
+      break;
   }
   return promoted(call, operands, common, common);
 }

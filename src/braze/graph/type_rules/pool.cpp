@@ -16,7 +16,8 @@ std::optional<Shape> per_dimension(const Call& call, size_t i, size_t spatial, c
 
 // pooling_output_shape of ATen.
 Expr pooled_size(const Call& call, Expr size, Expr kernel, Expr padding, Expr stride, Expr dilation, bool ceil_mode) {
-  Expr out = sym::floor_div(size + padding * 2 - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : Expr(0)), stride) + 1;
+  Expr out =
+      sym::floor_div(size + padding * 2 - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : Expr(0)), stride) + 1;
   // The last window must start inside the input or the left padding.
   if (ceil_mode && !call.less((out - 1) * stride, size + padding)) out = out - 1;
   return out;
@@ -62,7 +63,8 @@ Types max_pool(const Call& call) {
   const auto kernel = per_dimension(call, 1, spatial, {});
   if (!kernel || kernel->size() != spatial || self->dtype == DType::Bool || is_complex(self->dtype))
     return unsupported(call, "operand or kernel");
-  const auto stride = per_dimension(call, 2, spatial, *kernel), padding = per_dimension(call, 3, spatial, Shape(spatial, 0)),
+  const auto stride = per_dimension(call, 2, spatial, *kernel),
+             padding = per_dimension(call, 3, spatial, Shape(spatial, 0)),
              dilation = per_dimension(call, 4, spatial, Shape(spatial, 1));
   if (!stride || !padding || !dilation) return unsupported(call, "window");
   std::optional<Shape> sizes = pooled_sizes(call, *self, {*kernel, *stride, *padding, *dilation, call.boolean(5)});
@@ -83,9 +85,11 @@ Types avg_pool(const Call& call) {
   const auto kernel = per_dimension(call, 1, spatial, {});
   if (!kernel || kernel->size() != spatial || self->dtype == DType::Bool || is_complex(self->dtype))
     return unsupported(call, "operand or kernel");
-  const auto stride = per_dimension(call, 2, spatial, *kernel), padding = per_dimension(call, 3, spatial, Shape(spatial, 0));
+  const auto stride = per_dimension(call, 2, spatial, *kernel),
+             padding = per_dimension(call, 3, spatial, Shape(spatial, 0));
   if (!stride || !padding) return unsupported(call, "window");
-  std::optional<Shape> sizes = pooled_sizes(call, *self, {*kernel, *stride, *padding, Shape(spatial, 1), call.boolean(4)});
+  std::optional<Shape> sizes =
+      pooled_sizes(call, *self, {*kernel, *stride, *padding, Shape(spatial, 1), call.boolean(4)});
   if (!sizes) return unsupported(call, "window");
   if (!call.is_none(6) && call.is_zero(call.expr(6))) return unsupported(call, "divisor");
   if (spatial == 3 && !wide_or_int(self->dtype)) return unsupported(call, "element type");
@@ -156,7 +160,8 @@ Types upsample(const Call& call) {
     if (call.less(wanted[i], 1) || call.is_zero(sizes[i + 2])) return unsupported(call, "sizes");
     sizes[i + 2] = wanted[i];
   }
-  if (call.is_zero(sizes[1]) || (!is_floating(self->dtype) && self->dtype != DType::U8)) return unsupported(call, "operand");
+  if (call.is_zero(sizes[1]) || (!is_floating(self->dtype) && self->dtype != DType::U8))
+    return unsupported(call, "operand");
   const bool antialias = call.op.id == OpId::_upsample_bilinear2d_aa || call.op.id == OpId::_upsample_bicubic2d_aa;
   if (antialias && size_of(self->dtype) == 2) return unsupported(call, "element type");
   return one(in_format_of(call, *self, std::move(sizes)));
@@ -175,7 +180,8 @@ Types grid_sampler(const Call& call) {
   if (input->sizes.size() != rank || grid->sizes.size() != rank || input->dtype != grid->dtype ||
       (input->dtype != DType::F32 && input->dtype != DType::F64))
     return unsupported(call, "operands");
-  if (!call.same(input->sizes[0], grid->sizes[0]) || !call.same(grid->sizes[rank - 1], Expr(static_cast<int64_t>(rank - 2))))
+  if (!call.same(input->sizes[0], grid->sizes[0]) ||
+      !call.same(grid->sizes[rank - 1], Expr(static_cast<int64_t>(rank - 2))))
     return unsupported(call, "sizes");
   for (size_t i = 2; i < rank; ++i)
     if (call.is_zero(input->sizes[i])) return unsupported(call, "empty input");
@@ -203,8 +209,10 @@ Types im2col(const Call& call) {
     return unsupported(call, "operand");
   Expr positions = 1;
   for (size_t i = 0; i < 2; ++i) {
-    const Expr count = sym::floor_div(self->sizes[rank - 2 + i] + (*padding)[i] * 2 - (*dilation)[i] * ((*kernel)[i] - 1) - 1,
-                                      (*stride)[i]) + 1;
+    const Expr count =
+        sym::floor_div(self->sizes[rank - 2 + i] + (*padding)[i] * 2 - (*dilation)[i] * ((*kernel)[i] - 1) - 1,
+                       (*stride)[i]) +
+        1;
     if (call.less(count, 1)) return unsupported(call, "window");
     positions = positions * count;
   }

@@ -45,18 +45,25 @@ DType default_complex(DType default_dtype) {
 
 DType real_of(DType dtype) {
   switch (dtype) {
-    case DType::C32: return DType::F16;
-    case DType::C64: return DType::F32;
-    case DType::C128: return DType::F64;
-    default: return dtype;
+    case DType::C32:
+      return DType::F16;
+    case DType::C64:
+      return DType::F32;
+    case DType::C128:
+      return DType::F64;
+    default:
+      return dtype;
   }
 }
 
 DType complex_of(DType dtype) {
   switch (dtype) {
-    case DType::F16: return DType::C32;
-    case DType::F64: return DType::C128;
-    default: return is_complex(dtype) ? dtype : DType::C64;
+    case DType::F16:
+      return DType::C32;
+    case DType::F64:
+      return DType::C128;
+    default:
+      return is_complex(dtype) ? dtype : DType::C64;
   }
 }
 
@@ -65,8 +72,10 @@ DType result_dtype(const Call& call, std::span<const TensorType* const> operands
   for (const TensorType* t : operands) {
     DType dtype = t->dtype;
     if (t->wrapped_number) {
-      if (is_complex(dtype)) dtype = default_complex(call.default_dtype);
-      else if (is_floating(dtype)) dtype = call.default_dtype;
+      if (is_complex(dtype))
+        dtype = default_complex(call.default_dtype);
+      else if (is_floating(dtype))
+        dtype = call.default_dtype;
     }
     std::optional<DType>& category = !t->sizes.empty() ? dimensioned : t->wrapped_number ? number : zero_dim;
     category = join(category, dtype);

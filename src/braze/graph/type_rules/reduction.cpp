@@ -28,8 +28,10 @@ std::optional<Reduced> reduce(const Call& call, const TensorType& self) {
   Reduced out{{}, *removed};
   const bool keep = keepdim && call.boolean(*keepdim);
   for (size_t i = 0; i < self.sizes.size(); ++i) {
-    if (!out.removed[i]) out.sizes.push_back(self.sizes[i]);
-    else if (keep) out.sizes.push_back(1);
+    if (!out.removed[i])
+      out.sizes.push_back(self.sizes[i]);
+    else if (keep)
+      out.sizes.push_back(1);
   }
   return out;
 }
@@ -108,7 +110,8 @@ Types aminmax(const Call& call) {
 }
 
 Types arg_extremum(const Call& call) {
-  if (is_complex(call.tensor(0)->dtype) || call.tensor(0)->dtype == DType::Bool) return unsupported(call, "element type");
+  if (is_complex(call.tensor(0)->dtype) || call.tensor(0)->dtype == DType::Bool)
+    return unsupported(call, "element type");
   return reduced_to(call, DType::I64, true);
 }
 
@@ -143,7 +146,8 @@ Types vector_norm(const Call& call) {
   const std::optional<size_t> order = index_of(call, call.op.id == OpId::linalg_vector_norm ? "ord" : "p");
   const Argument& p = call[*order];
   const double exponent = p.is<double>() ? p.as<double>()
-                          : p.is<Expr>() ? static_cast<double>(call.integer(*order)) : 2.0;
+                          : p.is<Expr>() ? static_cast<double>(call.integer(*order))
+                                         : 2.0;
   const bool needs_elements = exponent < 0 || exponent > 1e300;
   return reduced_to(call, real_of(dtype), needs_elements);
 }
@@ -218,8 +222,10 @@ Types topk(const Call& call) {
 Types softmax(const Call& call) {
   const TensorType* self = call.tensor(0);
   TensorType out = like(*self);
-  if (const std::optional<DType> dtype = dtype_argument(call)) out.dtype = *dtype;
-  else if (index_of(call, "half_to_float") && call.boolean(2)) return unsupported(call, "half_to_float");
+  if (const std::optional<DType> dtype = dtype_argument(call))
+    out.dtype = *dtype;
+  else if (index_of(call, "half_to_float") && call.boolean(2))
+    return unsupported(call, "half_to_float");
   if (!is_floating(out.dtype) || !wrap_dim(call.integer(1), self->sizes.size())) return unsupported(call, "operand");
   return one(std::move(out));
 }

@@ -49,8 +49,8 @@ std::optional<Shape> view_strides(const Call& call, const TensorType& t, const S
   Expr chunk_stride = t.strides.back(), elements = 1, view_elements = 1;
   for (size_t d = t.sizes.size(); d-- > 0;) {
     elements = elements * t.sizes[d];
-    const bool chunk_ends = d == 0 || (!call.is_one(t.sizes[d - 1]) &&
-                                       !call.same(t.strides[d - 1], elements * chunk_stride));
+    const bool chunk_ends =
+        d == 0 || (!call.is_one(t.sizes[d - 1]) && !call.same(t.strides[d - 1], elements * chunk_stride));
     if (!chunk_ends) continue;
     while (view_d > 0 && (call.less(view_elements, elements) || call.is_one(sizes[view_d - 1]))) {
       --view_d;
@@ -331,14 +331,16 @@ namespace {
 // diagonal(self, offset, dim1, dim2) from argument `first`.
 std::optional<TensorType> diagonal_of(const Call& call, const TensorType& self, size_t first) {
   TensorType out = base_of(self);
-  const auto a = wrap_dim(call.integer(first + 1), out.sizes.size()), b = wrap_dim(call.integer(first + 2), out.sizes.size());
+  const auto a = wrap_dim(call.integer(first + 1), out.sizes.size()),
+             b = wrap_dim(call.integer(first + 2), out.sizes.size());
   if (!a || !b || *a == *b || out.sizes.size() < 2) return std::nullopt;
   const int64_t offset = call.integer(first);
   Expr rows = out.sizes[*a], columns = out.sizes[*b];
-  const Expr length = offset >= 0 ? sym::max(sym::min(rows, columns - offset), 0)
-                                  : sym::max(sym::min(rows + offset, columns), 0);
+  const Expr length =
+      offset >= 0 ? sym::max(sym::min(rows, columns - offset), 0) : sym::max(sym::min(rows + offset, columns), 0);
   if (!call.is_zero(length))
-    out.offset = offset >= 0 ? out.offset + Expr(offset) * out.strides[*b] : out.offset - Expr(offset) * out.strides[*a];
+    out.offset =
+        offset >= 0 ? out.offset + Expr(offset) * out.strides[*b] : out.offset - Expr(offset) * out.strides[*a];
   const Expr stride = out.strides[*a] + out.strides[*b];
   for (const size_t d : {std::max(*a, *b), std::min(*a, *b)}) {
     out.sizes.erase(out.sizes.begin() + static_cast<std::ptrdiff_t>(d));
