@@ -10,15 +10,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 _BUILD = pathlib.Path(os.environ.get("BRAZE_BUILD", pathlib.Path(__file__).resolve().parents[2] / "build" / "release"))
-sys.path.insert(0, str(_BUILD / "test"))
+sys.path[:0] = [str(_BUILD / "test"), str(pathlib.Path(__file__).resolve().parents[1] / "python")]
+from same_as_eager import Mismatch, compare, storages, tensors_of  # noqa: E402
+
 _trace_test = pytest.importorskip("_trace_test", reason="built without torch")
 classify, break_reason, is_constant = _trace_test.classify, _trace_test.break_reason, _trace_test.is_constant
 modes, describe_modes = _trace_test.modes, _trace_test.describe_modes
 statistics, reset_statistics = _trace_test.statistics, _trace_test.reset_statistics
-
-
-class Mismatch(AssertionError):
-    pass
 
 
 class Refused(RuntimeError):
@@ -127,30 +125,6 @@ def _asks_for_bases(fn, args, modules, options):
     with contextlib.suppress(Refused):
         made.__init__(fn, args, modules, **options)
     return made.wants_storage_bases
-
-
-def tensors_of(tree):
-    return [x for x in pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
-
-
-def strides(x):
-    return [s for s, n in zip(x.stride(), x.shape) if n > 1] if x.numel() else []
-
-
-def compare(eager, got, what, tolerance=2e-5):
-    if eager.dtype != got.dtype:
-        raise Mismatch(f"{what}: dtype {eager.dtype} -> {got.dtype}")
-    if eager.shape != got.shape:
-        raise Mismatch(f"{what}: shape {tuple(eager.shape)} -> {tuple(got.shape)}")
-    if strides(eager) != strides(got):
-        raise Mismatch(f"{what}: strides {eager.stride()} -> {got.stride()} of {tuple(eager.shape)}")
-    torch.testing.assert_close(got.detach(), eager.detach(), rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{what}: {m}")
-
-
-def storages(tensors):
-    """Which tensors share memory, as the index of the first that does."""
-    first = {}
-    return [first.setdefault(x.untyped_storage()._cdata, i) for i, x in enumerate(tensors)]
 
 
 def check(make, dynamic=False, seed=3, tolerance=2e-5, **options):
