@@ -11,10 +11,9 @@ from braze._braze import (
     compile_count,
     counters,
     fallback_report,
-    is_compiling,
     reset,
 )
-from braze._compile import compile, disable
+from braze._compile import compile, disable, is_compiling
 from braze._config import config
 from braze._explain import Explanation, explain
 from braze._logs import compile_report, set_logs

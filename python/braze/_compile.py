@@ -123,6 +123,11 @@ def _decorate(settings: dict[str, Any], model: Any) -> Any:
     return compile_with(model, settings)
 
 
+def is_compiling() -> bool:
+    """Whether this code is being compiled: True inside a program that braze or torch.compile traces."""
+    return torch.compiler.is_compiling() or _braze.is_compiling()
+
+
 def disable(function: _F) -> _F:
     """A wrapper of `function` that is never compiled, nor is anything that it calls."""
     if not callable(function):

@@ -281,3 +281,12 @@ def test_import_is_cheap():
     script = "import torch, time; t = time.perf_counter(); import braze, sys; print(time.perf_counter() - t);" \
              "assert 'sympy' not in sys.modules and 'torch._dynamo' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def test_is_compiling_is_true_inside():
+    def f(x):
+        return x + 1 if braze.is_compiling() else x - 1
+
+    x = torch.zeros(2)
+    torch.testing.assert_close(braze.compile(f, fullgraph=True)(x), x + 1)
+    torch.testing.assert_close(f(x), x - 1)

@@ -193,7 +193,7 @@ def test_modules_inside_compiled_functions(net):
     torch.testing.assert_close(f(x), net(x).sum(-1))
     inner = braze.compile(net)
 
-    @braze.compile
+    @braze.compile(fullgraph=True)
     def g(x):
         return inner(x) * 2
 

@@ -304,7 +304,8 @@ Owned Executor::call(Value callable, const Arguments& a) {
     const Ref inner = Ref::steal(PyObject_GetAttr(object, interned("callee")));
     if (inner) {
       prov.use_identity(callable);
-      return call({inner.get(), prov.constant_source(inner.get())}, a);
+      if (callable.src == kNoSource) return call({inner.get(), prov.constant_source(inner.get())}, a);
+      return call(prov.found(inner.get(), prov.intern(SourceKind::Member, callable.src, 0, interned("callee"))), a);
     }
     PyErr_Clear();
   }
@@ -367,7 +368,10 @@ Owned Executor::call(Value callable, const Arguments& a) {
   Owned got;
   if (call_getter(callable, a, got)) return got;
   const Method method = special(callable, interned("__call__"));
-  if (method.function && PyFunction_Check(method.function.ref.get())) {
+  // A __call__ of the class's own; a native type's slot wrapper leads back to the object.
+  PyTypeObject* const kind_of_call = method.function ? Py_TYPE(method.function.ref.get()) : nullptr;
+  if (method.function && kind_of_call != &PyWrapperDescr_Type && kind_of_call != &PyMethodDescr_Type &&
+      kind_of_call != &_PyMethodWrapper_Type) {
     ArgumentList list;
     list.reserve(static_cast<size_t>(a.n) + 1);
     if (method.self) list.add(method.self.get());

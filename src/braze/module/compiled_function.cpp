@@ -305,7 +305,8 @@ PyType_Slot kSlots[] = {
 
 PyType_Spec kSpec = {
     "braze._braze.CompiledFunction", sizeof(CompiledFunction), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+        Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE,
     kSlots};
 
 }  // namespace
