@@ -1,4 +1,6 @@
 """Tensor IR text from and to Python: prints the graph of one ATen call, and runs a printed graph with ATen."""
+
+import functools
 import os
 import pathlib
 import re
@@ -12,13 +14,26 @@ BUILD = pathlib.Path(os.environ.get("BRAZE_BUILD", ROOT / "build" / "release"))
 BRAZE_OPT = BUILD / "tools" / "braze-opt" / "braze-opt"
 
 DTYPES = {
-    torch.bool: "b8", torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
-    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64",
-    torch.complex64: "c64", torch.complex128: "c128",
+    torch.bool: "b8",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
 }
 BY_TEXT = {text: dtype for dtype, text in DTYPES.items()}
-FORMATS = {"contiguous_format": torch.contiguous_format, "preserve_format": torch.preserve_format,
-           "channels_last": torch.channels_last, "channels_last_3d": torch.channels_last_3d}
+FORMATS = {
+    "contiguous_format": torch.contiguous_format,
+    "preserve_format": torch.preserve_format,
+    "channels_last": torch.channels_last,
+    "channels_last_3d": torch.channels_last_3d,
+}
 
 
 def optimize(text, *options):
@@ -101,7 +116,7 @@ class Recorder(TorchDispatchMode):
 
     def add(self, op, args, kwargs, result):
         results = results_of(result)
-        self.kept += results      # ids must stay taken
+        self.kept += results  # ids must stay taken
         heads = []
         for tensor in results:
             self.count += 1
@@ -118,8 +133,10 @@ class Recorder(TorchDispatchMode):
     def text(self, outputs):
         parameters = ", ".join(f"{self.names[id(t)]}: {type_text(t)}" for t in self.inputs)
         returned = ", ".join(self.names[id(t)] for t in outputs)
-        return (f"{''.join(self.declared.values())}graph @recorded({parameters}) {{\n{''.join(self.lines)}"
-                f"  return {returned}\n}}\n")
+        return (
+            f"{''.join(self.declared.values())}graph @recorded({parameters}) {{\n{''.join(self.lines)}"
+            f"  return {returned}\n}}\n"
+        )
 
 
 def record(function, inputs):
@@ -147,16 +164,18 @@ def known(op):
     return str(op._schema).split("(")[0].split("::")[1] in known_names()
 
 
-def known_names(cache=[]):
-    if not cache:
-        text = (ROOT / "src/braze/graph/ops.def").read_text()
-        cache.append(set(re.findall(r'"aten::([\w.]+)\(', text)))
-    return cache[0]
+@functools.cache
+def known_names():
+    text = (ROOT / "src/braze/graph/ops.def").read_text()
+    return set(re.findall(r'"aten::([\w.]+)\(', text))
 
 
 class Reader:
     """Reads the arguments of a printed call."""
-    TOKEN = re.compile(r'\s*(%[\w.$]+|"(?:[^"\\]|\\.)*"|@[\w:]+|layout\(\d+\)|[A-Za-z_]\w*|-?[\d.]+(?:e[-+]?\d+)?|-inf|[\[\](),=])')
+
+    TOKEN = re.compile(
+        r'\s*(%[\w.$]+|"(?:[^"\\]|\\.)*"|@[\w:]+|layout\(\d+\)|[A-Za-z_]\w*|-?[\d.]+(?:e[-+]?\d+)?|-inf|[\[\](),=])'
+    )
 
     def __init__(self, text, values):
         self.tokens, self.values, self.at = self.TOKEN.findall(text), values, 0

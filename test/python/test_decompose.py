@@ -1,12 +1,12 @@
 """Each decomposition against the op itself: the decomposed graph, run by ATen, has eager's values and exact types."""
+
 import math
 import pathlib
 import re
 
 import pytest
-import torch
-
 import tensor_ir
+import torch
 
 aten = torch.ops.aten
 FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
@@ -43,21 +43,41 @@ def case(name, calls):
 
 for dim in (0, 1, -1):
     for softmax in ("_softmax", "_log_softmax"):
-        case(f"aten.{softmax}", layouts(lambda x, dim=dim, f=softmax: (getattr(aten, f).default, (x, dim, False), {}), 5, 7, 9))
+        case(
+            f"aten.{softmax}",
+            layouts(lambda x, dim=dim, f=softmax: (getattr(aten, f).default, (x, dim, False), {}), 5, 7, 9),
+        )
     case("aten.logsumexp", layouts(lambda x, dim=dim: (aten.logsumexp.default, (x, [dim], dim == 1), {}), 5, 7, 9))
-case("aten._softmax", [lambda: (aten._softmax.default, (torch.tensor(2.0), 0, False), {}),
-                       lambda: (aten._softmax.default, (torch.tensor([[math.inf, 1.0], [-math.inf, -math.inf]]), 1, False), {})])
-case("aten.logsumexp", [lambda: (aten.logsumexp.default, (torch.tensor([[math.inf, 1.0], [-math.inf, -math.inf]]), [1]), {}),
-                        lambda: (aten.logsumexp.default, (torch.arange(6).view(2, 3), [0, 1]), {})])
-case("aten._safe_softmax", [lambda: (aten._safe_softmax.default, (torch.tensor([[1.0, 2.0], [-math.inf, -math.inf]]), 1), {}),
-                            *layouts(lambda x: (aten._safe_softmax.default, (x, -1), {}), 4, 5)])
+case(
+    "aten._softmax",
+    [
+        lambda: (aten._softmax.default, (torch.tensor(2.0), 0, False), {}),
+        lambda: (aten._softmax.default, (torch.tensor([[math.inf, 1.0], [-math.inf, -math.inf]]), 1, False), {}),
+    ],
+)
+case(
+    "aten.logsumexp",
+    [
+        lambda: (aten.logsumexp.default, (torch.tensor([[math.inf, 1.0], [-math.inf, -math.inf]]), [1]), {}),
+        lambda: (aten.logsumexp.default, (torch.arange(6).view(2, 3), [0, 1]), {}),
+    ],
+)
+case(
+    "aten._safe_softmax",
+    [
+        lambda: (aten._safe_softmax.default, (torch.tensor([[1.0, 2.0], [-math.inf, -math.inf]]), 1), {}),
+        *layouts(lambda x: (aten._safe_softmax.default, (x, -1), {}), 4, 5),
+    ],
+)
 
 for d in FLOATS:
     for affine in (True, False):
+
         def layer_norm(make=normal, d=d, affine=affine, parameters=None):
             p = parameters or d
             w, b = (normal(6, dtype=p), normal(6, dtype=p)) if affine else (None, None)
             return aten.native_layer_norm.default, (make(4, 5, 6, dtype=d), [6], w, b, 1e-5), {}
+
         case("aten.native_layer_norm", [layer_norm, lambda f=layer_norm: f(permuted)])
         if d in (torch.bfloat16, torch.float16) and affine:
             case("aten.native_layer_norm", [lambda f=layer_norm: f(parameters=torch.float32)])
@@ -65,72 +85,230 @@ for d in FLOATS:
         def group_norm(make=normal, d=d, affine=affine):
             w, b = (normal(6, dtype=d), normal(6, dtype=d)) if affine else (None, None)
             return aten.native_group_norm.default, (make(2, 6, 4, 5, dtype=d), w, b, 2, 6, 20, 3, 1e-5), {}
+
         case("aten.native_group_norm", [group_norm, lambda f=group_norm: f(channels_last)])
 
         def batch_norm(op, make=normal, d=d, affine=affine, parameters=None, tail=()):
             p = parameters or d
             w, b = (normal(3, dtype=p), normal(3, dtype=p)) if affine else (None, None)
-            return op, (make(2, 3, 4, 5, dtype=d), w, b, normal(3, dtype=p), normal(3, dtype=p).abs() + 0.5, *tail, 0.1, 1e-5), {}
+            return (
+                op,
+                (make(2, 3, 4, 5, dtype=d), w, b, normal(3, dtype=p), normal(3, dtype=p).abs() + 0.5, *tail, 0.1, 1e-5),
+                {},
+            )
+
         no_training = aten._native_batch_norm_legit_no_training.default
-        case("aten._native_batch_norm_legit_no_training", [lambda f=batch_norm, o=no_training: f(o), lambda f=batch_norm, o=no_training: f(o, channels_last)])
+        case(
+            "aten._native_batch_norm_legit_no_training",
+            [lambda f=batch_norm, o=no_training: f(o), lambda f=batch_norm, o=no_training: f(o, channels_last)],
+        )
         case("aten.native_batch_norm", [lambda f=batch_norm: f(aten.native_batch_norm.default, tail=(False,))])
         if d != torch.float64:
-            case("aten._native_batch_norm_legit_functional", [
-                lambda f=batch_norm, t=t: f(aten._native_batch_norm_legit_functional.default, tail=(t,), parameters=torch.float32) for t in (True, False)])
-        case("aten._native_batch_norm_legit.no_stats", [
-            lambda d=d: (aten._native_batch_norm_legit.no_stats, (normal(2, 3, 4, 5, dtype=d), None, None, True, 0.1, 1e-5), {})])
-    case("aten._fused_rms_norm", [
-        lambda d=d, e=e: (aten._fused_rms_norm.default, (normal(4, 6, dtype=d), [6], normal(6, dtype=d), e), {}) for e in (1e-6, None)])
+            case(
+                "aten._native_batch_norm_legit_functional",
+                [
+                    lambda f=batch_norm, t=t: f(
+                        aten._native_batch_norm_legit_functional.default, tail=(t,), parameters=torch.float32
+                    )
+                    for t in (True, False)
+                ],
+            )
+        case(
+            "aten._native_batch_norm_legit.no_stats",
+            [
+                lambda d=d: (
+                    aten._native_batch_norm_legit.no_stats,
+                    (normal(2, 3, 4, 5, dtype=d), None, None, True, 0.1, 1e-5),
+                    {},
+                )
+            ],
+        )
+    case(
+        "aten._fused_rms_norm",
+        [
+            lambda d=d, e=e: (aten._fused_rms_norm.default, (normal(4, 6, dtype=d), [6], normal(6, dtype=d), e), {})
+            for e in (1e-6, None)
+        ],
+    )
 
 for name in ("var", "std", "var_mean", "std_mean"):
     op = getattr(aten, name).correction
     case(f"aten.{name}.correction", layouts(lambda x, op=op: (op, (x, [1]), {"correction": 1}), 5, 7, 9))
-    case(f"aten.{name}.correction", layouts(lambda x, op=op: (op, (x, [0, -1]), {"correction": 0, "keepdim": True}), 5, 7, 9))
-    case(f"aten.{name}.correction", [lambda op=op: (op, (normal(5, 3),), {}), lambda op=op: (op, (normal(1, 3), [0]), {})])
+    case(
+        f"aten.{name}.correction",
+        layouts(lambda x, op=op: (op, (x, [0, -1]), {"correction": 0, "keepdim": True}), 5, 7, 9),
+    )
+    case(
+        f"aten.{name}.correction",
+        [lambda op=op: (op, (normal(5, 3),), {}), lambda op=op: (op, (normal(1, 3), [0]), {})],
+    )
 
 for order in (0, 1, 2, 3, 0.5, math.inf, -math.inf):
-    case("aten.linalg_vector_norm", per_dtype(lambda d, o=order: (aten.linalg_vector_norm.default, (normal(5, 7, dtype=d), o, [1]), {})))
-    case("aten.linalg_vector_norm", [lambda o=order: (aten.linalg_vector_norm.default, (normal(5, 7), o, None, True), {})])
-case("aten.linalg_vector_norm", [lambda: (aten.linalg_vector_norm.default, (normal(5, dtype=torch.bfloat16), 2), {"dtype": torch.float32})])
-for name, extra in (("Scalar", ()), ("ScalarOpt_dim", ([1], True)), ("ScalarOpt_dtype", ()), ("ScalarOpt_dim_dtype", ([1], False))):
+    case(
+        "aten.linalg_vector_norm",
+        per_dtype(lambda d, o=order: (aten.linalg_vector_norm.default, (normal(5, 7, dtype=d), o, [1]), {})),
+    )
+    case(
+        "aten.linalg_vector_norm",
+        [lambda o=order: (aten.linalg_vector_norm.default, (normal(5, 7), o, None, True), {})],
+    )
+case(
+    "aten.linalg_vector_norm",
+    [lambda: (aten.linalg_vector_norm.default, (normal(5, dtype=torch.bfloat16), 2), {"dtype": torch.float32})],
+)
+for name, extra in (
+    ("Scalar", ()),
+    ("ScalarOpt_dim", ([1], True)),
+    ("ScalarOpt_dtype", ()),
+    ("ScalarOpt_dim_dtype", ([1], False)),
+):
     overload = getattr(aten.norm, name)
-    case(f"aten.norm.{name}", [
-        lambda o=overload, e=extra, p=p: (o, (normal(5, 7), p, *e), {"dtype": torch.float64} if "dtype" in str(o) else {})
-        for p in ((2, 1) if name == "Scalar" else (None, 3))])
+    case(
+        f"aten.norm.{name}",
+        [
+            lambda o=overload, e=extra, p=p: (
+                o,
+                (normal(5, 7), p, *e),
+                {"dtype": torch.float64} if "dtype" in str(o) else {},
+            )
+            for p in ((2, 1) if name == "Scalar" else (None, 3))
+        ],
+    )
 case("aten.vdot", per_dtype(lambda d: (aten.vdot.default, (normal(37, dtype=d), normal(37, dtype=d)), {})))
-case("aten.aminmax", [lambda: (aten.aminmax.default, (normal(4, 5),), {}), lambda: (aten.aminmax.default, (normal(4, 5),), {"dim": 1, "keepdim": True})])
-case("aten.count_nonzero", [lambda: (aten.count_nonzero.default, (torch.tensor([0, 1, 2, 0]),), {}), lambda: (aten.count_nonzero.default, (normal(3, 4) > 0, 1), {})])
+case(
+    "aten.aminmax",
+    [
+        lambda: (aten.aminmax.default, (normal(4, 5),), {}),
+        lambda: (aten.aminmax.default, (normal(4, 5),), {"dim": 1, "keepdim": True}),
+    ],
+)
+case(
+    "aten.count_nonzero",
+    [
+        lambda: (aten.count_nonzero.default, (torch.tensor([0, 1, 2, 0]),), {}),
+        lambda: (aten.count_nonzero.default, (normal(3, 4) > 0, 1), {}),
+    ],
+)
 case("aten.count_nonzero.dim_IntList", [lambda: (aten.count_nonzero.dim_IntList, (normal(3, 4, 5).relu(), [0, 2]), {})])
 case("aten.nansum", per_dtype(lambda d: (aten.nansum.default, (torch.tensor([1.0, math.nan, 3.0]).to(d),), {})))
-case("aten.trace", [lambda: (aten.trace.default, (normal(4, 5),), {}), lambda: (aten.trace.default, (torch.arange(9).view(3, 3),), {})])
+case(
+    "aten.trace",
+    [
+        lambda: (aten.trace.default, (normal(4, 5),), {}),
+        lambda: (aten.trace.default, (torch.arange(9).view(3, 3),), {}),
+    ],
+)
 case("aten.dot", per_dtype(lambda d: (aten.dot.default, (normal(37, dtype=d), normal(37, dtype=d)), {})))
-case("aten.dot", [lambda: (aten.dot.default, (torch.arange(5), torch.arange(5)), {}), lambda: (aten.dot.default, (torch.arange(5, dtype=torch.int32), torch.arange(5, dtype=torch.int32)), {})])
+case(
+    "aten.dot",
+    [
+        lambda: (aten.dot.default, (torch.arange(5), torch.arange(5)), {}),
+        lambda: (aten.dot.default, (torch.arange(5, dtype=torch.int32), torch.arange(5, dtype=torch.int32)), {}),
+    ],
+)
+
+
+def target(*sizes):
+    return torch.randint(0, 5, sizes)
+
 
 for reduction in (0, 1, 2):
-    target = lambda *s: torch.randint(0, 5, s)
-    case("aten.nll_loss_forward", per_dtype(lambda d, r=reduction: (aten.nll_loss_forward.default, (normal(6, 5, dtype=d), target(6), None, r, -100), {})))
-    case("aten.nll_loss_forward", [
-        lambda r=reduction: (aten.nll_loss_forward.default, (normal(6, 5), torch.tensor([0, 1, 4, 2, 1, 3]), normal(5).abs(), r, 1), {}),
-        lambda r=reduction: (aten.nll_loss_forward.default, (normal(5), torch.tensor(3), None, r, -100), {})])
-    case("aten.nll_loss2d_forward", [lambda r=reduction: (aten.nll_loss2d_forward.default, (normal(2, 5, 3, 4), target(2, 3, 4), normal(5).abs(), r, 2), {})])
-    case("aten.mse_loss", per_dtype(lambda d, r=reduction: (aten.mse_loss.default, (normal(4, 5, dtype=d), normal(4, 5, dtype=d), r), {})))
+    case(
+        "aten.nll_loss_forward",
+        per_dtype(
+            lambda d, r=reduction: (
+                aten.nll_loss_forward.default,
+                (normal(6, 5, dtype=d), target(6), None, r, -100),
+                {},
+            )
+        ),
+    )
+    case(
+        "aten.nll_loss_forward",
+        [
+            lambda r=reduction: (
+                aten.nll_loss_forward.default,
+                (normal(6, 5), torch.tensor([0, 1, 4, 2, 1, 3]), normal(5).abs(), r, 1),
+                {},
+            ),
+            lambda r=reduction: (aten.nll_loss_forward.default, (normal(5), torch.tensor(3), None, r, -100), {}),
+        ],
+    )
+    case(
+        "aten.nll_loss2d_forward",
+        [
+            lambda r=reduction: (
+                aten.nll_loss2d_forward.default,
+                (normal(2, 5, 3, 4), target(2, 3, 4), normal(5).abs(), r, 2),
+                {},
+            )
+        ],
+    )
+    case(
+        "aten.mse_loss",
+        per_dtype(
+            lambda d, r=reduction: (aten.mse_loss.default, (normal(4, 5, dtype=d), normal(4, 5, dtype=d), r), {})
+        ),
+    )
     for name, extra in (("smooth_l1_loss", 0.5), ("smooth_l1_loss", 0.0), ("huber_loss", 0.7)):
-        case(f"aten.{name}", per_dtype(lambda d, n=name, e=extra, r=reduction: (getattr(aten, n).default, (normal(4, 5, dtype=d), normal(4, 5, dtype=d), r, e), {})))
-    case("aten.binary_cross_entropy_with_logits", per_dtype(
-        lambda d, r=reduction: (aten.binary_cross_entropy_with_logits.default, (normal(4, 5, dtype=d), torch.rand(4, 5).to(d), normal(5, dtype=d).abs(), normal(5, dtype=d).abs(), r), {})))
+        case(
+            f"aten.{name}",
+            per_dtype(
+                lambda d, n=name, e=extra, r=reduction: (
+                    getattr(aten, n).default,
+                    (normal(4, 5, dtype=d), normal(4, 5, dtype=d), r, e),
+                    {},
+                )
+            ),
+        )
+    case(
+        "aten.binary_cross_entropy_with_logits",
+        per_dtype(
+            lambda d, r=reduction: (
+                aten.binary_cross_entropy_with_logits.default,
+                (normal(4, 5, dtype=d), torch.rand(4, 5).to(d), normal(5, dtype=d).abs(), normal(5, dtype=d).abs(), r),
+                {},
+            )
+        ),
+    )
 
-x345 = lambda: normal(3, 4, 5)
-case("aten.split.Tensor", [lambda: (aten.split.Tensor, (x345(), 2, 1), {}), lambda: (aten.split.Tensor, (x345(), 3, -1), {})])
+
+def x345():
+    return normal(3, 4, 5)
+
+
+case(
+    "aten.split.Tensor",
+    [lambda: (aten.split.Tensor, (x345(), 2, 1), {}), lambda: (aten.split.Tensor, (x345(), 3, -1), {})],
+)
 case("aten.split_with_sizes", [lambda: (aten.split_with_sizes.default, (x345(), [1, 3], 1), {})])
 case("aten.unsafe_split.Tensor", [lambda: (aten.unsafe_split.Tensor, (x345(), 2, 2), {})])
 case("aten.unsafe_split_with_sizes", [lambda: (aten.unsafe_split_with_sizes.default, (x345(), [2, 2], 1), {})])
 case("aten.unsafe_chunk", [lambda: (aten.unsafe_chunk.default, (x345(), 2, 2), {})])
 case("aten.unbind.int", [lambda: (aten.unbind.int, (x345(), 1), {})])
-case("aten.stack", [lambda: (aten.stack.default, ([x345(), x345()], dim), {}) for dim in (0, 1, -1)])
+case("aten.stack", [lambda dim=dim: (aten.stack.default, ([x345(), x345()], dim), {}) for dim in (0, 1, -1)])
 case("aten.stack", [lambda: (aten.stack.default, ([normal(3), torch.arange(3)],), {})])
-case("aten.pixel_shuffle", [lambda: (aten.pixel_shuffle.default, (normal(2, 8, 3, 4), 2), {}), lambda: (aten.pixel_shuffle.default, (channels_last(2, 8, 3, 4), 2), {})])
-case("aten.pixel_unshuffle", [lambda: (aten.pixel_unshuffle.default, (normal(2, 2, 6, 4), 2), {}), lambda: (aten.pixel_unshuffle.default, (channels_last(2, 2, 6, 4), 2), {})])
-case("aten.channel_shuffle", [lambda: (aten.channel_shuffle.default, (normal(2, 6, 3, 4), 3), {}), lambda: (aten.channel_shuffle.default, (channels_last(2, 6, 3, 4), 2), {})])
+case(
+    "aten.pixel_shuffle",
+    [
+        lambda: (aten.pixel_shuffle.default, (normal(2, 8, 3, 4), 2), {}),
+        lambda: (aten.pixel_shuffle.default, (channels_last(2, 8, 3, 4), 2), {}),
+    ],
+)
+case(
+    "aten.pixel_unshuffle",
+    [
+        lambda: (aten.pixel_unshuffle.default, (normal(2, 2, 6, 4), 2), {}),
+        lambda: (aten.pixel_unshuffle.default, (channels_last(2, 2, 6, 4), 2), {}),
+    ],
+)
+case(
+    "aten.channel_shuffle",
+    [
+        lambda: (aten.channel_shuffle.default, (normal(2, 6, 3, 4), 3), {}),
+        lambda: (aten.channel_shuffle.default, (channels_last(2, 6, 3, 4), 2), {}),
+    ],
+)
 case("aten.rot90", [lambda k=k: (aten.rot90.default, (x345(), k, [0, 2]), {}) for k in (-1, 0, 1, 2, 3)])
 for n, sizes in ((1, (2, 3, 6)), (2, (2, 3, 5, 6)), (3, (2, 3, 4, 5, 6))):
     pads = [[1, 2] * n, [0, 0] * (n - 1) + [2, 1] if n > 1 else [2, 0], [-1, 2] + [0, -1] * (n - 1)]
@@ -139,13 +317,28 @@ for n, sizes in ((1, (2, 3, 6)), (2, (2, 3, 5, 6)), (3, (2, 3, 4, 5, 6))):
         case(f"aten.{kind}_pad{n}d", [lambda op=op, s=sizes, p=p: (op, (normal(*s), p), {}) for p in pads])
 case("aten.reflection_pad2d", [lambda: (aten.reflection_pad2d.default, (channels_last(2, 3, 5, 6), [1, 1, 2, 2]), {})])
 for name, arguments in {
-    "alias_copy": (), "as_strided_copy": ([2, 3], [3, 1], 4), "detach_copy": (), "diagonal_copy": (1, 0, 2), "expand_copy": ([2, 3, 4, 5],),
-    "permute_copy": ([2, 0, 1],), "select_copy.int": (1, 2), "slice_copy.Tensor": (1, 1, 3), "split_copy.Tensor": (2, 1), "split_with_sizes_copy": ([1, 3], 1),
-    "squeeze_copy": (), "squeeze_copy.dim": (0,), "squeeze_copy.dims": ([0, 1],), "transpose_copy.int": (0, 2), "unbind_copy.int": (1,),
-    "unfold_copy": (2, 3, 1), "unsqueeze_copy": (1,), "view_copy": ([12, 5],),
+    "alias_copy": (),
+    "as_strided_copy": ([2, 3], [3, 1], 4),
+    "detach_copy": (),
+    "diagonal_copy": (1, 0, 2),
+    "expand_copy": ([2, 3, 4, 5],),
+    "permute_copy": ([2, 0, 1],),
+    "select_copy.int": (1, 2),
+    "slice_copy.Tensor": (1, 1, 3),
+    "split_copy.Tensor": (2, 1),
+    "split_with_sizes_copy": ([1, 3], 1),
+    "squeeze_copy": (),
+    "squeeze_copy.dim": (0,),
+    "squeeze_copy.dims": ([0, 1],),
+    "transpose_copy.int": (0, 2),
+    "unbind_copy.int": (1,),
+    "unfold_copy": (2, 3, 1),
+    "unsqueeze_copy": (1,),
+    "view_copy": ([12, 5],),
 }.items():
     packet, overload = (name.split(".") + ["default"])[:2]
-    case(f"aten.{name}", [lambda o=getattr(getattr(aten, packet), overload), a=arguments: (o, (x345(), *a), {})])
+    view_op = getattr(getattr(aten, packet), overload)
+    case(f"aten.{name}", [lambda o=view_op, a=arguments: (o, (x345(), *a), {})])
 case("aten.t_copy", [lambda: (aten.t_copy.default, (normal(3, 4),), {})])
 case("aten.slice_backward", [lambda: (aten.slice_backward.default, (normal(3, 2), [3, 8], 1, 1, 5, 2), {})])
 case("aten.select_backward", [lambda: (aten.select_backward.default, (normal(3), [3, 8], 1, 2), {})])
@@ -153,15 +346,40 @@ case("aten.native_dropout", [lambda: (aten.native_dropout.default, (x345(), 0.5,
 case("aten.glu", layouts(lambda x: (aten.glu.default, (x, 1), {}), 4, 6, 3))
 case("aten.celu", per_dtype(lambda d: (aten.celu.default, (normal(4, 5, dtype=d), 0.7), {})))
 case("aten.selu", per_dtype(lambda d: (aten.selu.default, (normal(4, 5, dtype=d),), {})))
-case("aten._adaptive_avg_pool2d", [lambda m=m, o=o, d=d: (aten._adaptive_avg_pool2d.default, (m(2, 3, 6, 8, dtype=d), o), {})
-                                   for m in (normal, channels_last) for o in ([1, 1], [3, 4], [2, 2]) for d in FLOATS])
+case(
+    "aten._adaptive_avg_pool2d",
+    [
+        lambda m=m, o=o, d=d: (aten._adaptive_avg_pool2d.default, (m(2, 3, 6, 8, dtype=d), o), {})
+        for m in (normal, channels_last)
+        for o in ([1, 1], [3, 4], [2, 2])
+        for d in FLOATS
+    ],
+)
 case("aten._adaptive_avg_pool3d", [lambda: (aten._adaptive_avg_pool3d.default, (normal(2, 3, 4, 5, 6), [1, 1, 1]), {})])
 
 # Derivatives
 for dim in (0, 1, -1):
     for d in FLOATS:
-        case("aten._softmax_backward_data", [lambda dim=dim, d=d: (aten._softmax_backward_data.default, (normal(5, 7, 9, dtype=d), normal(5, 7, 9, dtype=d).softmax(dim), dim, d), {})])
-        case("aten._log_softmax_backward_data", [lambda dim=dim, d=d: (aten._log_softmax_backward_data.default, (normal(5, 7, 9, dtype=d), normal(5, 7, 9, dtype=d).log_softmax(dim), dim, d), {})])
+        case(
+            "aten._softmax_backward_data",
+            [
+                lambda dim=dim, d=d: (
+                    aten._softmax_backward_data.default,
+                    (normal(5, 7, 9, dtype=d), normal(5, 7, 9, dtype=d).softmax(dim), dim, d),
+                    {},
+                )
+            ],
+        )
+        case(
+            "aten._log_softmax_backward_data",
+            [
+                lambda dim=dim, d=d: (
+                    aten._log_softmax_backward_data.default,
+                    (normal(5, 7, 9, dtype=d), normal(5, 7, 9, dtype=d).log_softmax(dim), dim, d),
+                    {},
+                )
+            ],
+        )
 
 
 def layer_norm_gradient(d, mask, affine=True):
@@ -173,20 +391,36 @@ def layer_norm_gradient(d, mask, affine=True):
 def group_norm_gradient(d, mask, affine=True):
     x, w = normal(2, 6, 4, 5, dtype=d), normal(6, dtype=d) if affine else None
     _, mean, rstd = aten.native_group_norm(x, w, None, 2, 6, 20, 3, 1e-5)
-    return aten.native_group_norm_backward.default, (normal(2, 6, 4, 5, dtype=d), x, mean, rstd, w, 2, 6, 20, 3, mask), {}
+    return (
+        aten.native_group_norm_backward.default,
+        (normal(2, 6, 4, 5, dtype=d), x, mean, rstd, w, 2, 6, 20, 3, mask),
+        {},
+    )
 
 
 def batch_norm_gradient(d, mask, train, affine=True):
-    x, w, rm, rv = normal(4, 3, 4, 5, dtype=d), normal(3, dtype=d) if affine else None, normal(3, dtype=d), normal(3, dtype=d).abs() + 0.5
+    x, w, rm, rv = (
+        normal(4, 3, 4, 5, dtype=d),
+        normal(3, dtype=d) if affine else None,
+        normal(3, dtype=d),
+        normal(3, dtype=d).abs() + 0.5,
+    )
     _, mean, rstd = aten.native_batch_norm(x, w, None, None, None, True, 0.1, 1e-5)
-    return aten.native_batch_norm_backward.default, (normal(4, 3, 4, 5, dtype=d), x, w, rm, rv, mean, rstd, train, 1e-5, mask), {}
+    return (
+        aten.native_batch_norm_backward.default,
+        (normal(4, 3, 4, 5, dtype=d), x, w, rm, rv, mean, rstd, train, 1e-5, mask),
+        {},
+    )
 
 
 for d in (torch.float32, torch.float64):
     for mask in ([True, True, True], [True, False, False], [False, True, True]):
         case("aten.native_layer_norm_backward", [lambda d=d, m=mask: layer_norm_gradient(d, m)])
         case("aten.native_group_norm_backward", [lambda d=d, m=mask: group_norm_gradient(d, m)])
-        case("aten.native_batch_norm_backward", [lambda d=d, m=mask, t=t: batch_norm_gradient(d, m, t) for t in (True, False)])
+        case(
+            "aten.native_batch_norm_backward",
+            [lambda d=d, m=mask, t=t: batch_norm_gradient(d, m, t) for t in (True, False)],
+        )
     case("aten.native_layer_norm_backward", [lambda d=d: layer_norm_gradient(d, [True, False, False], affine=False)])
     case("aten.native_group_norm_backward", [lambda d=d: group_norm_gradient(d, [True, False, False], affine=False)])
     if d == torch.float32:
@@ -194,16 +428,70 @@ for d in (torch.float32, torch.float64):
             # The kernel sums the weight's gradient in 16 bits, the decomposition in f32.
             case("aten.native_layer_norm_backward", [lambda d=low: layer_norm_gradient(d, [True, False, False])])
             case("aten.native_group_norm_backward", [lambda d=low: group_norm_gradient(d, [True, True, True])])
-            case("aten.native_batch_norm_backward", [lambda d=low, t=t: batch_norm_gradient(d, [True, True, True], t) for t in (True, False)])
-    case("aten.mse_loss_backward", [lambda d=d, r=r: (aten.mse_loss_backward.default, (normal(4, 5, dtype=d) if r == 0 else normal(1, dtype=d)[0], normal(4, 5, dtype=d), normal(4, 5, dtype=d), r), {}) for r in (0, 1, 2)])
-    case("aten.glu_backward", [lambda d=d: (aten.glu_backward.default, (normal(4, 3, dtype=d), normal(4, 6, dtype=d), -1), {})])
-    case("aten.embedding_dense_backward", [lambda d=d, p=p: (aten.embedding_dense_backward.default, (normal(3, 4, 5, dtype=d), torch.randint(0, 7, (3, 4)), 7, p, False), {}) for p in (-1, 2)])
+            case(
+                "aten.native_batch_norm_backward",
+                [lambda d=low, t=t: batch_norm_gradient(d, [True, True, True], t) for t in (True, False)],
+            )
+    case(
+        "aten.mse_loss_backward",
+        [
+            lambda d=d, r=r: (
+                aten.mse_loss_backward.default,
+                (
+                    normal(4, 5, dtype=d) if r == 0 else normal(1, dtype=d)[0],
+                    normal(4, 5, dtype=d),
+                    normal(4, 5, dtype=d),
+                    r,
+                ),
+                {},
+            )
+            for r in (0, 1, 2)
+        ],
+    )
+    case(
+        "aten.glu_backward",
+        [lambda d=d: (aten.glu_backward.default, (normal(4, 3, dtype=d), normal(4, 6, dtype=d), -1), {})],
+    )
+    case(
+        "aten.embedding_dense_backward",
+        [
+            lambda d=d, p=p: (
+                aten.embedding_dense_backward.default,
+                (normal(3, 4, 5, dtype=d), torch.randint(0, 7, (3, 4)), 7, p, False),
+                {},
+            )
+            for p in (-1, 2)
+        ],
+    )
 for reduction in (0, 1, 2):
     for name, sizes, t in (("nll_loss_backward", (6, 5), (6,)), ("nll_loss2d_backward", (2, 5, 3, 4), (2, 3, 4))):
-        case(f"aten.{name}", [lambda n=name, s=sizes, t=t, r=reduction, w=w: (getattr(aten, n).default, (
-            normal(*t) if r == 0 else normal(1)[0], normal(*s), torch.randint(0, 5, t), w, r, 2, torch.tensor(4.0)), {}) for w in (None, torch.rand(5))])
-case("aten._adaptive_avg_pool2d_backward", [lambda: (aten._adaptive_avg_pool2d_backward.default, (normal(2, 3, 1, 1), normal(2, 3, 4, 5)), {})])
-case("aten._adaptive_avg_pool3d_backward", [lambda: (aten._adaptive_avg_pool3d_backward.default, (normal(2, 3, 1, 1, 1), normal(2, 3, 4, 5, 2)), {})])
+        case(
+            f"aten.{name}",
+            [
+                lambda n=name, s=sizes, t=t, r=reduction, w=w: (
+                    getattr(aten, n).default,
+                    (
+                        normal(*t) if r == 0 else normal(1)[0],
+                        normal(*s),
+                        torch.randint(0, 5, t),
+                        w,
+                        r,
+                        2,
+                        torch.tensor(4.0),
+                    ),
+                    {},
+                )
+                for w in (None, torch.rand(5))
+            ],
+        )
+case(
+    "aten._adaptive_avg_pool2d_backward",
+    [lambda: (aten._adaptive_avg_pool2d_backward.default, (normal(2, 3, 1, 1), normal(2, 3, 4, 5)), {})],
+)
+case(
+    "aten._adaptive_avg_pool3d_backward",
+    [lambda: (aten._adaptive_avg_pool3d_backward.default, (normal(2, 3, 1, 1, 1), normal(2, 3, 4, 5, 2)), {})],
+)
 
 # Ops whose 16-bit kernels round in places that no graph of ops reproduces, and which are left to ATen for these types.
 OPAQUE_IN_16_BIT = {("aten.smooth_l1_loss", torch.float16), ("aten.huber_loss", torch.bfloat16)}
@@ -236,4 +524,7 @@ def test_decomposition(name):
                 continue
             assert (a.dtype, a.shape, a.stride()) == (e.dtype, e.shape, e.stride()), f"result {k} of\n{text}{out}"
             tolerance = TOLERANCE.get(e.dtype, 0)
-            torch.testing.assert_close(a, e, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{m}\n{text}{out}")
+            shown = text + out
+            torch.testing.assert_close(
+                a, e, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m, shown=shown: f"{m}\n{shown}"
+            )
