@@ -133,7 +133,7 @@ def test_natives():
     kind = trace_driver.classify
     for native in (torch.add, torch._C._nn.gelu, torch.Tensor.add_, R(2).view, torch._C.TensorBase.__getitem__,
                    torch._C._linalg.linalg_norm, torch._C._fft.fft_fft, torch.tensor, torch._C._set_grad_enabled,
-                   torch._C.TensorBase.__add__, torch._C._InferenceMode(True).__enter__, torch.conv2d, F.linear, torch.zeros, torch.Tensor.size):
+                   torch._C.TensorBase.__add__, torch._C._InferenceMode(True).__enter__, torch.conv2d, F.linear, torch.zeros, torch.Tensor.size, torch.ops.aten.relu._op, torch.ops.aten.add.Tensor._op):
         assert kind(native) == "tensor", native
     for native in (torch.is_grad_enabled, torch.get_default_dtype, torch.device, torch.Size, torch.finfo,
                    torch.is_autocast_enabled, torch.Size([2]).numel):

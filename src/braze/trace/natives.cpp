@@ -8,6 +8,7 @@
 #include <torch/csrc/TypeInfo.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <string_view>
 #include <unordered_map>
 
 namespace braze::trace {
@@ -132,9 +133,20 @@ bool load_natives() {
   return true;
 }
 
+// What torch.ops.<namespace>.<name> calls: a function that torch makes per operator, in a module "torch._ops.<namespace>".
+static bool is_operator(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return false;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(callable)->m_module;
+  if (module == nullptr || !PyUnicode_Check(module)) return false;
+  const char* name = PyUnicode_AsUTF8(module);
+  if (name == nullptr) PyErr_Clear();
+  return name != nullptr && std::string_view(name).starts_with("torch._ops.");
+}
+
 capture::NativeKind classify_native(PyObject* callable) {
   const auto found = table().find(key_of(callable));
-  return found == table().end() ? NativeKind::Unknown : found->second.kind;
+  if (found != table().end()) return found->second.kind;
+  return is_operator(callable) ? NativeKind::Tensor : NativeKind::Unknown;
 }
 
 std::string native_break_reason(PyObject* callable) {
