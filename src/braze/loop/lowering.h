@@ -45,6 +45,10 @@ class Lowering {
 
   sym::Context& context() { return program_.env->context(); }
   sym::ShapeEnv& env() { return *program_.env; }
+  // By structure or by a guard: a size that broadcasts.
+  bool is_one(Expr size) const {
+    return size.is_constant() ? size == Expr(1) : graph_.env->known(sym::eq(size, 1)).value_or(false);
+  }
   ScalarBuilder& scalars() { return *program_.scalars; }
   const Buffer& buffer(int32_t id) const { return program_.buffers[static_cast<size_t>(id)]; }
 

@@ -123,7 +123,7 @@ Term Lowering::operand(const Argument& argument, const Indices& at) {
   CHECK(rank <= at.size());
   Indices own(at.end() - static_cast<ptrdiff_t>(rank), at.end());
   for (size_t k = 0; k < rank; ++k)
-    if (value->type.sizes[k] == Expr(1)) own[k] = 0;
+    if (is_one(value->type.sizes[k])) own[k] = 0;
   return load(value, own);
 }
 

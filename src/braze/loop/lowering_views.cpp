@@ -44,7 +44,7 @@ bool lower_expand(Lowering& l, const Node& node, ScalarOp) {
   l.view(node, self, [&](const Indices& at) {
     Indices out(at.end() - static_cast<ptrdiff_t>(from.size()), at.end());
     for (size_t k = 0; k < from.size(); ++k)
-      if (from[k] == Expr(1)) out[k] = 0;
+      if (l.is_one(from[k])) out[k] = 0;
     return out;
   });
   return true;
