@@ -304,8 +304,11 @@ void preload() {
   started = true;
   pthread_atfork(finish_preload, nullptr, nullptr);
   preloading = new std::thread([] {
-    if (Toolchain* tools = choose_toolchain(); tools != nullptr && tools->in_process())
-      tools->compile("extern \"C\" void warm_up() {}", schedule::Target{});
+    Toolchain* tools = choose_toolchain();
+    if (tools == nullptr || !tools->in_process()) return;
+    schedule::Target here;
+    here.cpu = "native";
+    tools->compile("extern \"C\" void warm_up() {}", here);
   });
 }
 

@@ -1,6 +1,6 @@
 // Stages: plain loops, reductions and scans. Tiles stand in kernel_tiles.cpp.
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "braze/codegen/cpp/kernel_emitter.h"
 #include "braze/codegen/cpp/op_text.h"
@@ -43,12 +43,29 @@ void KernelEmitter::stage(const Stage& s) {
   }
 }
 
+// Of what varies along the vector axis; the rest stands outside of the loop.
 int KernelEmitter::weight(const Stage& s) const {
-  std::unordered_set<const Scalar*> seen;
+  Expr lane = 0;
+  const bool parallel = !kernel_.parallel.empty() && kernel_.parallel.back().role == AxisRole::Vector;
+  if (parallel) lane = kernel_.parallel.back().symbol;
+  for (const auto* axes : {&s.kept, &s.loops})
+    for (const LoopAxis& axis : *axes)
+      if (axis.role == AxisRole::Vector) lane = axis.symbol;
+  std::unordered_map<const Scalar*, bool> varying;
   int total = 0;
   auto add = [&](const Scalar* root) {
     loop::visit(root, [&](const Scalar& node) {
-      if (seen.insert(&node).second) total += weight_of(node);
+      if (varying.contains(&node)) return;
+      const auto of_value = [&](const Scalar* v) {
+        auto found = varying.find(v);
+        return found == varying.end() || found->second;
+      };
+      bool varies = lane == Expr(0) || (parallel && node.op == loop::ScalarOp::Reduced) ||
+                    std::any_of(node.operands.begin(), node.operands.end(), of_value);
+      for (const Expr& e : node.indices) varies |= sym::depends_on(e, lane);
+      for (const loop::Binding& binding : node.bindings) varies |= of_value(binding.value);
+      varying.emplace(&node, varies);
+      if (varies) total += weight_of(node);
     });
   };
   for (const Accumulator& a : s.accumulators) add(a.value);

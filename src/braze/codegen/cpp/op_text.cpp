@@ -187,13 +187,13 @@ int weight_of(const Scalar& s) {
   switch (s.op) {
     case ScalarOp::Exp: case ScalarOp::Log: case ScalarOp::Sigmoid: case ScalarOp::Tanh: case ScalarOp::Sin:
     case ScalarOp::Cos:
-      return 16 + rounding;
+      return kHeavy + rounding;
     case ScalarOp::Exp2: case ScalarOp::Expm1: case ScalarOp::Log2: case ScalarOp::Log10: case ScalarOp::Log1p:
     case ScalarOp::Tan: case ScalarOp::Asin: case ScalarOp::Acos: case ScalarOp::Atan: case ScalarOp::Sinh:
     case ScalarOp::Cosh: case ScalarOp::Asinh: case ScalarOp::Acosh: case ScalarOp::Atanh: case ScalarOp::Erf:
     case ScalarOp::Erfc: case ScalarOp::Pow: case ScalarOp::Atan2: case ScalarOp::Hypot: case ScalarOp::NextAfter:
     case ScalarOp::FloorDiv: case ScalarOp::TruncDiv: case ScalarOp::Remainder: case ScalarOp::Fmod:
-      return 30 + rounding;
+      return 2 * kHeavy + rounding;
     case ScalarOp::Constant: case ScalarOp::Reduced: return 0;
     case ScalarOp::Load: return 1;
     default: return (size_of(s.dtype) == 8 ? 2 : 1) + rounding;

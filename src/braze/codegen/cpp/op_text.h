@@ -19,6 +19,6 @@ std::string neutral_text(loop::ReduceOp op, DType dtype);
 
 // Roughly the instructions of one vector; more than kHeavy for a kernel with transcendental functions.
 int weight_of(const loop::Scalar& s);
-inline constexpr int kHeavy = 16;
+inline constexpr int kHeavy = 24;
 
 }  // namespace braze::codegen
