@@ -609,7 +609,9 @@ def derivatives():
         for q, g in itertools.product(layouts((2, 3, 4, 8), dtype), list(layouts((2, 3, 4, 8), dtype))[:3]):
             out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)
             yield "aten._scaled_dot_product_flash_attention_for_cpu_backward", (g, q, q, q, out, lse, 0.0, False), {}
-        for shape, weight in [((2, 4, 6, 7), (6, 4, 3, 3)), ((2, 4, 9), (6, 4, 3)), ((1, 4, 5, 6, 7), (6, 4, 2, 2, 2))]:
+        for shape, weight in [((2, 4, 6, 7), (6, 4, 3, 3)), ((1, 4, 6, 7), (6, 4, 1, 1)), ((2, 4, 9), (6, 4, 3)),
+                              ((2, 1, 9), (6, 1, 3)), ((1, 4, 5, 6, 7), (6, 4, 2, 2, 2)),
+                              ((2, 4, 5, 6, 7), (6, 4, 2, 2, 2))]:
             n = len(shape) - 2
             for x, w in itertools.product(layouts(shape, dtype), list(layouts(weight, dtype))[::3]):
                 out = torch.ops.aten.convolution(x, w, None, [1] * n, [0] * n, [1] * n, False, [0] * n, 1)

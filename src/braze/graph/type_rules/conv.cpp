@@ -51,6 +51,19 @@ TensorType as_2d(const TensorType& t) {
   return out;
 }
 
+// A 1-D input is made contiguous, so that a permutation is not taken for channels last; the weight is not.
+bool is_channels_last_1d(const Call& call, const TensorType& input, const TensorType& weight) {
+  TensorType in = input;
+  if (!is_contiguous(call, in)) in.strides = contiguous_strides(in.sizes);
+  return suggested_format(call, as_2d(in)) == 2 || suggested_format(call, as_2d(weight)) == 2;
+}
+
+// Whether a 2-D or 3-D convolution's results are in channels last.
+bool keeps_channels_last(const Call& call, const TensorType& input, const TensorType& weight, const Arguments& a) {
+  if (suggested_format(call, input) == 0 && suggested_format(call, weight) == 0) return false;
+  return input.sizes.size() == 4 || uses_onednn(call, input, weight, a);
+}
+
 }  // namespace
 
 Types convolution(const Call& call) {
@@ -85,33 +98,41 @@ Types convolution(const Call& call) {
   if (call.is_zero(numel(input->sizes))) return unsupported(call, "empty input");
   TensorType out = contiguous_type(input->dtype, std::move(sizes), input->device);
   if (rank == 3) {
-    // The input is made contiguous, so that a permutation is not taken for channels last; the weight is not.
-    TensorType in = *input;
-    if (!is_contiguous(call, in)) in.strides = contiguous_strides(in.sizes);
-    if (suggested_format(call, as_2d(in)) == 2 || suggested_format(call, as_2d(*weight)) == 2) {
+    if (is_channels_last_1d(call, *input, *weight)) {
       const Shape strides = channels_last_strides({out.sizes[0], out.sizes[1], 1, out.sizes[2]});
       out.strides = {strides[0], strides[1], strides[3]};
     }
     return one(std::move(out));
   }
-  const bool last = suggested_format(call, *input) != 0 || suggested_format(call, *weight) != 0;
-  if (!last) return one(std::move(out));
-  if (rank == 4 || uses_onednn(call, *input, *weight, *a)) out.strides = channels_last_strides(out.sizes);
+  if (keeps_channels_last(call, *input, *weight, *a)) out.strides = channels_last_strides(out.sizes);
   return one(std::move(out));
 }
 
 Types convolution_backward(const Call& call) {
   const TensorType *grad = call.tensor(0), *input = call.tensor(1), *weight = call.tensor(2);
-  if (input->sizes.size() != 4 || suggested_format(call, *input) != 0 || suggested_format(call, *weight) != 0 ||
-      suggested_format(call, *grad) != 0 || call.is_zero(numel(input->sizes)))
-    return unsupported(call, "layout");
+  const size_t rank = input->sizes.size();
+  if (rank < 3 || rank > 5 || weight->sizes.size() != rank || call.is_zero(numel(input->sizes)))
+    return unsupported(call, "operands");
+  const std::optional<Arguments> a = arguments_of(call, 4, rank - 2);
+  if (!a) return unsupported(call, "arguments");
   const ArgumentList& mask = call[10].as<ArgumentList>();
-  std::vector<TensorType> out(3);
-  for (size_t i = 0; i < 3; ++i) out[i].defined = mask[i].as<bool>();
-  if (out[0].defined) out[0] = contiguous_type(input->dtype, input->sizes, input->device);
-  if (out[1].defined) out[1] = contiguous_type(weight->dtype, weight->sizes, weight->device);
-  const size_t channels_dim = 1;
-  if (out[2].defined) out[2] = contiguous_type(grad->dtype, {grad->sizes[channels_dim]}, grad->device);
+  std::vector<TensorType> out{contiguous_type(input->dtype, input->sizes, input->device),
+                              contiguous_type(weight->dtype, weight->sizes, weight->device),
+                              contiguous_type(grad->dtype, {grad->sizes[1]}, grad->device)};
+  if (rank == 3 && is_channels_last_1d(call, *input, *weight)) return unsupported(call, "layout");
+  if (rank > 3 && keeps_channels_last(call, *input, *weight, *a)) {
+    // A kernel of one place has both formats; which strides its gradient gets is the library's choice.
+    TensorType last = *weight;
+    last.strides = channels_last_strides(last.sizes);
+    if (is_contiguous(call, last)) return unsupported(call, "layout");
+    out[0].strides = channels_last_strides(out[0].sizes);
+    out[1].strides = channels_last_strides(out[1].sizes);
+  }
+  for (size_t i = 0; i < 3; ++i)
+    if (!mask[i].as<bool>()) {
+      out[i] = TensorType{};
+      out[i].defined = false;
+    }
   return out;
 }
 
