@@ -154,3 +154,14 @@ def test_keyboard_interrupt_propagates():
         raise KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         ct.trace(fn, ())
+
+
+def test_a_debugger_is_left_alone():
+    def fn(x):
+        return x + 1
+    sys.settrace(lambda *a: None)
+    try:
+        outcome = ct.trace(fn, (1,))
+    finally:
+        sys.settrace(None)
+    assert outcome["reason"] == "sys.settrace is active"

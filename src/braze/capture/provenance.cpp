@@ -95,7 +95,7 @@ Value Provenance::found(PyObject* object, Src src) {
   if (known == kNoSource) {
     known = src;
     kept_.push_back(Ref::borrow(object));
-  } else if (known != src && once(src, kIdentity)) {
+  } else if (known != src && once(src, kSame)) {
     guards_.same(known, src);
   }
   return {object, known};
@@ -137,8 +137,13 @@ void Provenance::stored(PyObject* container, Value item) {
   Fresh& fresh = own.shares < 0 ? own : fresh_records_[static_cast<size_t>(own.shares)];
   for (const Value& v : fresh.items) {
     if (v.object != item.object) continue;
-    // Two sources for one pointer: which is read later can't be told, so this one is fixed now.
-    if (v.src != item.src && c == Category::Constant) use_constant(item);
+    if (v.src == item.src) return;
+    // Two sources for one pointer, of which the first is read back: they have to stay the same.
+    if (c == Category::Constant) {
+      use_constant(item);
+    } else if (once(item.src, kSame)) {
+      guards_.same(v.src, item.src);
+    }
     return;
   }
   fresh.items.push_back(item);

@@ -136,7 +136,7 @@ class Provenance {
   std::vector<std::unique_ptr<Shadow>>& shadows() { return shadows_; }
 
  private:
-  enum Flag : uint8_t { kType = 1, kConstant = 2, kIdentity = 4, kLength = 8, kTruth = 16, kKeys = 32, kAbsent = 64 };
+  enum Flag : uint8_t { kType = 1, kConstant = 2, kIdentity = 4, kLength = 8, kTruth = 16, kKeys = 32, kAbsent = 64, kSame = 128 };
   uint8_t& flags(Src src);
   bool once(Src src, Flag flag);
   void reject_changed_storage(Value v);   // shadows are not seen by bulk reads of a __dict__

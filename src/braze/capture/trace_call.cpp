@@ -103,6 +103,7 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     HookScope hook(executor.get());
     Executor& x = *executor;
     guards.modes((*session)->modes());
+    const uint64_t modes = domain().modes();
 
     const int64_t n_keywords = target.kwnames == nullptr ? 0 : PyTuple_GET_SIZE(target.kwnames);
     ArgumentList arguments;
@@ -120,6 +121,7 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
       raised.user_error = !propagate;
       return raised;
     }
+    if (domain().modes() != modes) unsupported("a torch mode that the call leaves changed");
     ExitBuilder exit(x, segment.exit);
     exit.result(result.get());
     exit.side_effects();
@@ -151,6 +153,9 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
 }  // namespace
 
 CaptureOutcome trace_call(const CallTarget& target, const TraceOptions& options) {
+  if (PyThreadState_Get()->c_tracefunc != nullptr) {
+    return failure(nullptr, {"sys.settrace is active", "compiled code gives a debugger no events"});
+  }
   ThreadStateScope scope;
   bool retry = false;
   const auto attempt = [&](bool storage_bases) {
