@@ -213,3 +213,14 @@ def test_promotion_is_torchs():
         except RuntimeError:
             expected = "error"
         assert answer == expected or expected == "error" and answer.startswith("error"), (a, b, answer)
+
+
+def test_schemas_are_torchs():
+    """The rows of ops.def hold the schemas of the installed torch."""
+    schemas = {(s.name, s.overload_name): str(s) for s in torch._C._jit_get_all_schemas()}
+    rows = re.findall(r'^OP\(\w+, "((?:[^"\\]|\\.)*)"', (ROOT / "src/braze/graph/ops.def").read_text(), re.M)
+    assert len(rows) > 400
+    for row in rows:
+        text = row.replace('\\"', '"')
+        name, _, overload = text.partition("(")[0].partition(".")
+        assert schemas[name, overload] == text

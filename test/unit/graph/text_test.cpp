@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <random>
+
 #include "braze/support/check.h"
 
 using namespace braze;
@@ -63,6 +65,40 @@ TEST_CASE("bad text names its place") {
         std::string::npos);
   CHECK(message("graph @g(%x: f32[2]) { return } trailing").find("end of text") != std::string::npos);
   CHECK(message("op nonsense\ngraph @g() { return }").find("schema") != std::string::npos);
+}
+
+TEST_CASE("damaged text gives a parse error or a graph that prints to a fixed point") {
+  std::mt19937 random(5);
+  constexpr std::string_view kCharacters = "%[](){},:=0123456789-+*/.\"@ \nsxf!";
+  int parsed = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = kEverything;
+    for (size_t edits = 1 + random() % 3; edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      const char c = kCharacters[random() % kCharacters.size()];
+      switch (random() % 3) {
+        case 0:
+          text[at] = c;
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 4);
+          break;
+        default:
+          text.insert(at, 1, c);
+          break;
+      }
+    }
+    INFO("round " << round << ":\n" << text);
+    try {
+      const auto graph = parse(text);
+      ++parsed;
+      verify(*graph);
+      const std::string printed = print(*graph);
+      REQUIRE_EQ(print(*parse(printed)), printed);
+    } catch (const ParseError&) {
+    }
+  }
+  CHECK_GT(parsed, 0);
 }
 
 TEST_CASE("verify finds broken graphs") {
