@@ -17,6 +17,7 @@ Replacement glu(Builder& b, const Node& node) {
   if (!is_real_float(x) || !dim || x->type.dim() == 0) return {};
   int64_t axis = graph::wrap_dim(*dim, x->type.dim());
   Expr size = x->type.sizes[static_cast<size_t>(axis)];
+  if (!size.is_constant()) return {};
   Expr half = sym::floor_div(size, 2);
   Value* first = widen(b, b.slice(x, axis, 0, half));
   Value* second = widen(b, b.slice(x, axis, half, size));
