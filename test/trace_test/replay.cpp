@@ -1,8 +1,10 @@
 #include "replay.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <cstring>
 #include <sstream>
 #include <unordered_map>
 
@@ -21,6 +23,14 @@ std::string text(const at::Tensor& t) {
   return out.str();
 }
 
+at::Tensor from_offset_zero(const at::Tensor& t) {
+  at::Tensor copy = at::empty_strided(t.sizes(), t.strides(), t.options().requires_grad(false));
+  if (t.numel() == 0) return copy;
+  const auto bytes = copy.storage().nbytes();
+  std::memcpy(copy.data_ptr(), t.const_data_ptr(), bytes);
+  return copy;
+}
+
 class Replay {
  public:
   Replay(const graph::Graph& graph, const trace::GraphContext& context, const std::vector<at::Tensor>& callers)
@@ -28,6 +38,8 @@ class Replay {
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const trace::InputBinding& binding = context.inputs[i];
       inputs_.push_back(runtime::bind(binding, binding.caller < 0 ? at::Tensor() : callers[static_cast<size_t>(binding.caller)]));
+      // The traced offset of an input counts from its own first element.
+      if (inputs_.back().storage_offset() != 0) inputs_.back() = from_offset_zero(inputs_.back());
       values_[graph.inputs[i]] = inputs_.back();
     }
   }

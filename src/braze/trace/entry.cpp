@@ -58,9 +58,12 @@ void refuse_repeated_storage(const std::vector<Written>& written) {
       unsupported("an operator that writes the same memory through two of its arguments");
 }
 
-// Eager refuses to write one element twice through an expanded tensor.
+// Eager refuses to write one element twice through an expanded tensor; what it allows (one row of it) libtorch's
+// functionalization gets wrong.
 void refuse_expanded(const std::vector<Written>& written) {
   for (const Written& w : written) {
+    if (has_lossy_view(*at::functionalization::impl::unsafeGetFunctionalWrapper(w.tensor)))
+      unsupported("a write through a view made by expand or unfold");
     const c10::SymIntArrayRef strides = w.tensor.sym_strides();
     for (size_t d = 0; d < w.sizes.size(); ++d)
       if (strides[d].maybe_as_int() == 0 && w.sizes[d].maybe_as_int().value_or(2) > 1)

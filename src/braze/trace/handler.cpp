@@ -67,17 +67,6 @@ bool is_mask(const IValue& index) {
   return type == c10::kBool || type == c10::kByte;
 }
 
-// The graph input that a chain of views starts from, or nullptr.
-const graph::Value* root_input(const graph::Value* value) {
-  while (value->producer != nullptr) {
-    if (!value->producer->op->has(graph::kView)) return nullptr;
-    const graph::Argument& self = value->producer->arguments[0];
-    if (!self.is<graph::Value*>() || self.as<graph::Value*>() == nullptr) return nullptr;
-    value = self.as<graph::Value*>();
-  }
-  return value;
-}
-
 }  // namespace
 
 void trace_handler(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -190,15 +179,12 @@ void Recorder::check_uninitialized(const OperatorInfo& info) const {
     unsupported("uninitialized memory under deterministic algorithms");
 }
 
-// as_strided counts from the start of a storage that the traced input does not show.
-void Recorder::check_as_strided(const OperatorInfo& info, const at::Tensor& self) {
-  if (!info.as_strided || partial_inputs_.empty()) return;
-  const TracedImpl* impl = ::braze::trace::traced(self);
-  if (impl == nullptr) return;
-  const graph::Value* root = root_input(impl->value());
-  if (root == nullptr || !partial_inputs_.contains(root)) return;
+// as_strided counts from the start of a storage that a traced input may not show; copies and scatters of such an input
+// keep its offset.
+void Recorder::check_as_strided(const OperatorInfo& info) {
+  if (!info.as_strided || !has_partial_input_) return;
   request_storage_bases();
-  unsupported("as_strided on an input that shows only a part of its storage");
+  unsupported("as_strided where an input shows only a part of its storage");
 }
 
 void Recorder::read_item(const OperatorHandle& op, Stack* stack) {
@@ -236,7 +222,7 @@ void Recorder::record(const OperatorHandle& op, Stack* stack) {
   }
   refuse_data_reads(op, info, arguments);
   check_uninitialized(info);
-  if (!arguments.empty() && arguments[0].isTensor()) check_as_strided(info, arguments[0].toTensor());
+  check_as_strided(info);
   append(op, info, operands, stack);
 }
 

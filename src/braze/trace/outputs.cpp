@@ -53,6 +53,13 @@ bool is_dense(const graph::TensorType& type, sym::ShapeEnv& env) {
   return true;
 }
 
+// Expanded: some elements share memory.
+bool has_shared_elements(const at::Tensor& tensor) {
+  for (int64_t d = 0; d < tensor.dim(); ++d)
+    if (tensor.stride(d) == 0 && tensor.size(d) > 1) return true;
+  return false;
+}
+
 }  // namespace
 
 struct Session::Outputs {
@@ -100,6 +107,9 @@ void Session::refuse_autograd_changes() const {
 }
 
 void Session::add_mutations() {
+  for (const StandIn& input : stand_ins_)
+    if (has_shared_elements(input.real) && functional::unsafeGetFunctionalWrapper(input.wrapper)->has_data_mutation())
+      unsupported("an expanded input is changed");
   std::unordered_map<const void*, int> storages;   // real storages of plain inputs
   for (const StandIn& input : stand_ins_)
     if (input.base == nullptr) ++storages[input.real.storage().unsafeGetStorageImpl()];

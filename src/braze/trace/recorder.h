@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "braze/graph/graph.h"
@@ -53,8 +52,8 @@ class Recorder {
   // keys from a fresh inner tensor, so this happens later: before the next operator and before each native call.
   void remove_autocast_keys();
 
-  // The input whose storage a partial view might leave (as_strided), found by the tracer of inputs.
-  void mark_partial(graph::Value* input) { partial_inputs_.insert(input); }
+  // An input shows only a part of its storage: as_strided could leave it.
+  void mark_partial_input() { has_partial_input_ = true; }
   // Set when the trace can succeed if inputs enter as views of their whole storages.
   void request_storage_bases() { wants_storage_bases_ = true; }
   bool wants_storage_bases() const { return wants_storage_bases_; }
@@ -76,7 +75,7 @@ class Recorder {
   void refuse_data_reads(const c10::OperatorHandle& op, const OperatorInfo& info,
                          at::ArrayRef<c10::IValue> arguments) const;
   void check_uninitialized(const OperatorInfo& info) const;
-  void check_as_strided(const OperatorInfo& info, const at::Tensor& self);
+  void check_as_strided(const OperatorInfo& info);
   void read_item(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void append(const c10::OperatorHandle& op, OperatorInfo& info, const Operands& operands, torch::jit::Stack* stack);
   void state_dtype(const OperatorInfo& info, std::vector<graph::Argument>& arguments,
@@ -96,7 +95,7 @@ class Recorder {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> adopted_;       // kept alive, so that addresses stay unique
   std::vector<c10::IValue> objects_;
   std::vector<c10::intrusive_ptr<TracedImpl>> fresh_;
-  std::unordered_set<const graph::Value*> partial_inputs_;
+  bool has_partial_input_ = false;
   bool wants_storage_bases_ = false;
   std::optional<Unsupported> failure_;
 };

@@ -154,7 +154,7 @@ void Session::make_plain(StandIn& input) {
                                             parameter ? graph::InputKind::Parameter : graph::InputKind::User,
                                             input_name(input.src));
   input.first = input.value;
-  if (is_partial(input.real)) recorder_.mark_partial(input.value);
+  if (is_partial(input.real)) recorder_.mark_partial_input();
   input.wrapper = functional::to_functional_tensor(recorder_.tensor_for(input.value));
 }
 

@@ -1,12 +1,15 @@
 // What the tracer assumes of libtorch 2.11 to 2.13 and might change in another version, in one place.
 #pragma once
 
+#include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/DispatchKeySet.h>
 #include <torch/version.h>
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <typeinfo>
 
 #if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11
 #error "braze needs torch 2.11 or newer"
@@ -40,6 +43,16 @@ inline bool has_python_kernel(const c10::OperatorHandle& op, c10::DispatchKey ke
   if (begin == std::string::npos) return false;
   const std::string line = table.substr(begin, table.find('\n', begin + 1) - begin);
   return line.find(".py:") != std::string::npos || line.find("/dev/null") != std::string::npos;
+}
+
+// Whether a wrapper was made through a view whose writes libtorch can't carry back: the inverse of expand sums the
+// elements that share memory, and that of unfold forgets elements between the windows and sums shared ones.
+inline bool has_lossy_view(const at::FunctionalTensorWrapper& wrapper) {
+  for (const auto& meta : wrapper.view_metas()) {
+    const std::string_view type = typeid(*meta).name();
+    if (type.find("expand_") != type.npos || type.find("unfold_") != type.npos) return true;
+  }
+  return false;
 }
 
 }  // namespace braze::trace
