@@ -53,7 +53,7 @@ def unary(ops, dtypes=SOME, extra=()):
                 yield op, (x, *extra), {}
 
 
-def binary(ops, dtypes=SOME, shapes=SHAPES):
+def binary(ops, dtypes=SOME):
     rng = random.Random(7)
     pairs = [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 3), ()), ((), (2, 3)), ((2, 3, 4), (3, 1)), ((2, 1, 4), (3, 1)),
              ((), ()), ((4,), (1,)), ((0, 3), (1, 3)), ((2, 3, 4, 5), (1, 3, 1, 1)), ((2, 3, 4, 5), (2, 3, 4, 5)),
@@ -178,7 +178,8 @@ def pointwise():
 def views():
     for dtype in (torch.float32, torch.int64):
         for x in layouts((2, 3, 4), dtype):
-            for sizes in ([24], [6, 4], [2, 12], [-1], [2, -1, 2], [2, 3, 2, 2], [1, 24, 1], [5, 5], [2, 3, 4], [-1, -1]):
+            for sizes in ([24], [6, 4], [2, 12], [-1], [2, -1, 2], [2, 3, 2, 2], [1, 24, 1], [5, 5], [2, 3, 4],
+                          [-1, -1]):
                 yield "aten.view", (x, sizes), {}
                 yield "aten.reshape", (x, sizes), {}
                 yield "aten._unsafe_view", (x, sizes), {}
@@ -212,7 +213,8 @@ def views():
             rank = len(shape)
             for order in ([*range(rank)], [*reversed(range(rank))], [*range(1, rank), 0], [-1] * rank):
                 yield "aten.permute", (x, order), {}
-            for sizes in ([*shape], [-1] * rank, [3, *shape], [2, 4, *shape], [max(s, 2) if s == 1 else s for s in shape]):
+            for sizes in ([*shape], [-1] * rank, [3, *shape], [2, 4, *shape],
+                          [max(s, 2) if s == 1 else s for s in shape]):
                 yield "aten.expand", (x, sizes), {}
             if rank >= 2:
                 for offset in (-1, 0, 1, 5):
@@ -291,7 +293,8 @@ def reductions():
                 yield "aten.norm.ScalarOpt_dim", (x, 2, dim, True), {}
             yield "aten.norm.Scalar", (x, 2), {}
             for dim in (0, 1, -1):
-                for op in ("max.dim", "argmax", "cumsum", "cummax", "sort", "logcumsumexp", "median.dim", "mode", "any.dim"):
+                for op in ("max.dim", "argmax", "cumsum", "cummax", "sort", "logcumsumexp", "median.dim", "mode",
+                           "any.dim"):
                     yield f"aten.{op}", (x, dim), {}
                 yield "aten._softmax", (x, dim, False), {}
                 yield "aten._safe_softmax", (x, dim), {}
@@ -379,7 +382,8 @@ def indexing():
     wide = i2.expand(2, 3)
     for shape in [(2, 3), (2, 3, 4), (2, 3, 4, 5)]:
         for x in layouts(shape):
-            choices = [None, i1, i2, wide, torch.tensor(1), i1.int(), torch.tensor([], dtype=torch.int64), wide.t(), i1[None]]
+            choices = [None, i1, i2, wide, torch.tensor(1), i1.int(), torch.tensor([], dtype=torch.int64), wide.t(),
+                       i1[None]]
             for _ in range(30):
                 indices = [rng.choice(choices) for _ in range(rng.randint(1, len(shape)))]
                 yield "aten.index.Tensor", (x, indices), {}
@@ -387,8 +391,9 @@ def indexing():
             yield "aten.index_put", (x, [i1], make((), torch.float32)), {}
             for d in (0, 1, -1):
                 yield "aten.index_select", (x, d, i1), {}
-                yield "aten.index_add", (x, d, torch.tensor([0, 1]), torch.index_select(x, d, torch.tensor([0, 1])).clone()), {}
-                yield "aten.index_copy", (x, d, torch.tensor([0, 1]), torch.index_select(x, d, torch.tensor([0, 1])).clone()), {}
+                two = torch.tensor([0, 1])
+                yield "aten.index_add", (x, d, two, torch.index_select(x, d, two).clone()), {}
+                yield "aten.index_copy", (x, d, two, torch.index_select(x, d, two).clone()), {}
                 yield "aten.index_fill.int_Scalar", (x, d, i1, 1), {}
                 yield "aten.gather", (x, d, make(shape, torch.int64)), {}
                 yield "aten.scatter.value", (x, d, make(shape, torch.int64), 1), {}
@@ -492,18 +497,21 @@ def convolutions():
         for shape, weight in [((2, 4, 6, 7), (6, 4, 3, 3)), ((1, 4, 6, 7), (6, 4, 1, 1)), ((1, 4, 8, 8), (6, 4, 5, 5)),
                               ((2, 4, 6, 7), (6, 2, 3, 3)), ((2, 4, 6, 7), (4, 1, 3, 3)), ((2, 1, 6, 7), (6, 1, 3, 3)),
                               ((2, 4, 1, 1), (6, 4, 1, 1)), ((2, 4, 9), (6, 4, 3)), ((1, 4, 9), (6, 4, 1)),
-                              ((2, 1, 9), (6, 1, 3)), ((2, 4, 5, 6, 7), (6, 4, 2, 2, 2)), ((1, 4, 5, 6, 7), (6, 4, 3, 3, 3)),
+                              ((2, 1, 9), (6, 1, 3)), ((2, 4, 5, 6, 7), (6, 4, 2, 2, 2)),
+                              ((1, 4, 5, 6, 7), (6, 4, 3, 3, 3)),
                               ((1, 3, 32, 32), (8, 3, 4, 4))]:
             spatial = len(shape) - 2
             groups = shape[1] // weight[1]
-            for x, w in itertools.product(layouts(shape, dtype), [make(weight, dtype), *list(layouts(weight, dtype))[-2:]]):
+            weights = [make(weight, dtype), *list(layouts(weight, dtype))[-2:]]
+            for x, w in itertools.product(layouts(shape, dtype), weights):
                 for bias in (None, make((weight[0],), dtype)):
                     for stride, padding in ((1, 0), (2, 1)):
                         yield ("aten.convolution", (x, w, bias, [stride] * spatial, [padding] * spatial, [1] * spatial,
                                                     False, [0] * spatial, groups), {})
         for shape, weight in [((2, 4, 6, 7), (4, 6, 3, 3)), ((2, 4, 9), (4, 6, 3)), ((2, 4, 5, 6, 7), (4, 6, 2, 2, 2))]:
             spatial = len(shape) - 2
-            for x, w in itertools.product(layouts(shape, dtype), [make(weight, dtype), *list(layouts(weight, dtype))[-2:]]):
+            weights = [make(weight, dtype), *list(layouts(weight, dtype))[-2:]]
+            for x, w in itertools.product(layouts(shape, dtype), weights):
                 for stride, extra in ((1, 0), (2, 1)):
                     yield ("aten.convolution", (x, w, None, [stride] * spatial, [0] * spatial, [1] * spatial, True,
                                                 [extra] * spatial, 1), {})
@@ -674,4 +682,5 @@ def derivatives():
 
 
 FAMILIES = {f.__name__: f for f in
-            (pointwise, views, reductions, factories, indexing, joins, products, convolutions, norms, pools, derivatives)}
+            (pointwise, views, reductions, factories, indexing, joins, products, convolutions, norms, pools,
+             derivatives)}

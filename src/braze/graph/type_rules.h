@@ -1,5 +1,5 @@
 // Native type rules: dtype, sizes, strides and offset of an op's results from its arguments, symbolic, without torch.
-// They must give what the real CPU kernel gives; test/ops checks each against ATen (op x layout x dtype).
+// They must give what the real CPU kernel gives; test/python/test_type_rules.py checks each (op x layout x dtype).
 #pragma once
 
 #include <vector>
