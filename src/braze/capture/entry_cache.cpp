@@ -201,6 +201,30 @@ CaptureOutcome EntryCache::trace(Shape& shape, const Call& call, bool symbolic, 
   return outcome;
 }
 
+// The new entry, if it fits the call that it was made for.
+std::shared_ptr<const Entry> EntryCache::add_entry(Shape& shape, Segment segment, const Call& call, Fetched& fetched) {
+  auto entry = std::make_shared<Entry>();
+  entry->segment = std::move(segment);
+  entry->n_outputs = entry->segment.executable == nullptr ? 0 : entry->segment.executable->n_outputs();
+  entry->single_output = entry->segment.exit.single_output();
+  entry->code = Ref::borrow(code_of(call.callee));
+  entry->inputs_in_order = true;
+  for (size_t i = 0; i < entry->segment.inputs.size(); i++) {
+    if (entry->segment.inputs[i] != static_cast<int32_t>(i)) entry->inputs_in_order = false;
+  }
+  const GuardProgram& guards = *entry->segment.guards;
+  if (log_enabled(Topic::kGuards)) log(Topic::kGuards, guards.describe());
+  const CallArgs arguments{call.callee, call.args, call.n_args()};
+  if (!guards.run(arguments, fetched.reserve(guards.n_fetched()))) {
+    shape.failing_guard = guards.explain_failure(arguments);
+    return nullptr;
+  }
+  fetched.own(guards.n_fetched());
+  shape.compiled++;
+  shape.entries.insert(shape.entries.begin(), entry);
+  return entry;
+}
+
 std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call& call, Fetched& fetched) {
   Shape* found = shape_of(call);
   if (found == nullptr) found = &add_shape(call);
@@ -222,28 +246,15 @@ std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call&
     if (std::holds_alternative<Segment>(outcome)) shape->sizes_stay_static = true;
   }
 
-  if (auto* segment = std::get_if<Segment>(&outcome)) {
-    auto entry = std::make_shared<Entry>();
-    entry->segment = std::move(*segment);
-    entry->n_outputs = entry->segment.executable == nullptr ? 0 : entry->segment.executable->n_outputs();
-    entry->single_output = entry->segment.exit.single_output();
-    entry->code = Ref::borrow(code_of(call.callee));
-    entry->inputs_in_order = true;
-    for (size_t i = 0; i < entry->segment.inputs.size(); i++) {
-      if (entry->segment.inputs[i] != static_cast<int32_t>(i)) entry->inputs_in_order = false;
+  // Other threads may change the state that was traced; but guards that never hold are a bug.
+  for (int attempt = 1; auto* segment = std::get_if<Segment>(&outcome); attempt++) {
+    if (auto entry = add_entry(*shape, std::move(*segment), call, fetched)) return entry;
+    if (attempt < 4) {
+      outcome = trace(*shape, call, symbolic && !shape->sizes_stay_static, internal);
+    } else {
+      internal = true;
+      outcome = CaptureFailure{.reason = "internal error: a guard fails right after the trace: " + shape->failing_guard};
     }
-    const GuardProgram& guards = *entry->segment.guards;
-    if (log_enabled(Topic::kGuards)) log(Topic::kGuards, guards.describe());
-    const CallArgs arguments{call.callee, call.args, call.n_args()};
-    if (guards.run(arguments, fetched.reserve(guards.n_fetched()))) {
-      fetched.own(guards.n_fetched());
-      shape->compiled++;
-      shape->entries.insert(shape->entries.begin(), entry);
-      return std::shared_ptr<const Entry>(std::move(entry));
-    }
-    // An entry that does not fit the call it was made for would be made again at every call.
-    internal = true;
-    outcome = CaptureFailure{.reason = "internal error: a guard fails right after the trace: " + guards.explain_failure(arguments)};
   }
 
   auto failure = std::make_shared<const CaptureFailure>(std::move(std::get<CaptureFailure>(outcome)));

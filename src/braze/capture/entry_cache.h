@@ -93,6 +93,7 @@ class EntryCache {
   Shape* shape_of(const Call& call);
   Shape& add_shape(const Call& call);
   CaptureOutcome trace(Shape& shape, const Call& call, bool symbolic, bool& internal) const;
+  std::shared_ptr<const Entry> add_entry(Shape& shape, Segment segment, const Call& call, Fetched& fetched);
   std::optional<Skip> reason_to_skip(Shape& shape, const Call& call, uint64_t fingerprint);
   void note_misses(Shape& shape, const Call& call);
 
