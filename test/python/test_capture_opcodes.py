@@ -103,13 +103,16 @@ def in_place(a, b):
     x = y = [a]
     x += [b]
     x *= 2
+    z = [a]
+    z += z
+    z.extend(z)
     s = {a}
     s |= {b}
     t = (a,)
     t += (b,)
     a += b
     a //= b
-    return x, y, x is y, sorted(s), t, a
+    return x, y, x is y, z, sorted(s), t, a
 
 
 @program(1, 2.0, "s", None)

@@ -119,7 +119,7 @@ class Executor final : public FrameRunner {
   Value own_attribute(Value object, PyObject* name);
   Owned instance_dict(Value object);
 
-  // --- operators (operators.cpp)
+  // --- operators (operators.cpp, subscripts.cpp, text.cpp)
   Owned binary(uint32_t op, Value a, Value b);
   Owned unary(Op op, Value v);
   Owned compare(int op, Value a, Value b);

@@ -1,9 +1,46 @@
-// Operators, truth, comparison, subscripts, formatting.
+// Operators, truth, length, comparison, membership, and slots called by name.
 #include "braze/capture/executor.h"
-#include "braze/capture/guard_constant.h"
 #include "braze/capture/natives.h"
+#include "braze/capture/operators.h"
 
 namespace braze::capture {
+
+namespace {
+
+// A function of the module operator (borrowed, kept for ever).
+PyObject* operator_function(const char* name) {
+  static PyObject* const module = PyImport_ImportModule("_operator");
+  const Ref found = Ref::steal(PyObject_GetAttr(module, interned(name)));
+  if (!found) unsupported(std::string("operator.") + name + " is missing");
+  return found.get();   // the module holds it
+}
+
+}  // namespace
+
+bool is_python_method(PyTypeObject* type, PyObject* name, PyObject*& found) {
+  found = _PyType_Lookup(type, name);
+  return found != nullptr && PyFunction_Check(found);
+}
+
+bool is_plain(Executor& x, Value v) {
+  switch (x.prov.category(v.object)) {
+    case Category::Constant: return !PyType_HasFeature(Py_TYPE(v.object), Py_TPFLAGS_HEAPTYPE);
+    case Category::Symbolic: return true;
+    case Category::Referent: return Py_TYPE(v.object)->tp_as_number == nullptr || PyType_Check(v.object);
+    case Category::Tuple: return true;
+    case Category::Identity:
+      return PyList_CheckExact(v.object) || PyDict_CheckExact(v.object) || PyAnySet_CheckExact(v.object) ||
+             PyByteArray_CheckExact(v.object) || PyDictKeys_Check(v.object) || PyDictItems_Check(v.object);
+    case Category::Method: case Category::Tensor: case Category::Unset: return false;
+  }
+  return false;
+}
+
+Owned call_tensor_operator(Executor& x, const char* name, std::initializer_list<Value> operands) {
+  ArgumentList list;
+  for (const Value& v : operands) list.add(v);
+  return x.call_tensor(operator_function(name), list.get());
+}
 
 namespace {
 
@@ -40,36 +77,6 @@ constexpr BinaryRow kBinary[] = {
     {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^", PyNumber_Xor, PyNumber_InPlaceXor},
 };
 
-// A function of the module operator (borrowed, kept for ever).
-PyObject* operator_function(const char* name) {
-  static PyObject* const module = PyImport_ImportModule("_operator");
-  const Ref found = Ref::steal(PyObject_GetAttr(module, interned(name)));
-  if (!found) unsupported(std::string("operator.") + name + " is missing");
-  return found.get();   // the module holds it
-}
-
-bool is_python_method(PyTypeObject* type, PyObject* name, PyObject*& found) {
-  found = _PyType_Lookup(type, name);
-  return found != nullptr && PyFunction_Check(found);
-}
-
-// Builtin containers and constants, whose operators call nothing of the user's.
-bool is_plain(Executor& x, Value v) {
-  switch (x.prov.category(v.object)) {
-    case Category::Constant: return !PyType_HasFeature(Py_TYPE(v.object), Py_TPFLAGS_HEAPTYPE);
-    case Category::Symbolic: return true;
-    case Category::Referent: return Py_TYPE(v.object)->tp_as_number == nullptr || PyType_Check(v.object);
-    case Category::Tuple: return true;
-    case Category::Identity:
-      return PyList_CheckExact(v.object) || PyDict_CheckExact(v.object) || PyAnySet_CheckExact(v.object) ||
-             PyByteArray_CheckExact(v.object) || PyDictKeys_Check(v.object) || PyDictItems_Check(v.object);
-    case Category::Method: case Category::Tensor: case Category::Unset: return false;
-  }
-  return false;
-}
-
-bool is_tensor(Executor& x, Value v) { return x.prov.category(v.object) == Category::Tensor; }
-
 // List and tuple concatenation and repetition keep their items' sources.
 bool sequence_operator(Executor& x, uint32_t op, Value a, Value b, Owned& out) {
   const bool in_place = op >= kFirstInPlace;
@@ -78,7 +85,11 @@ bool sequence_operator(Executor& x, uint32_t op, Value a, Value b, Owned& out) {
   if (!lists && !tuples) return false;
   if (kind == Binary::Add) {
     if (in_place && lists) {
-      if (!x.for_each(b, [&](Value item) { return x.list_append(a, item); })) return true;
+      std::vector<Owned> items;   // all of them first: b may be a itself
+      if (!x.for_each(b, [&](Value item) { return items.push_back(Owned::borrow(item)), true; })) return true;
+      for (const Owned& item : items) {
+        if (!x.list_append(a, item.get())) return true;
+      }
       out = Owned::borrow(a);
       return true;
     }
@@ -139,12 +150,6 @@ Owned python_operator(Executor& x, uint32_t op, Value a, Value b) {
   PyErr_Format(PyExc_TypeError, "unsupported operand type(s) for %s%s: '%.100s' and '%.100s'", row.sign,
                op >= kFirstInPlace ? "=" : "", ta->tp_name, tb->tp_name);
   return {};
-}
-
-Owned call_tensor_operator(Executor& x, const char* name, std::initializer_list<Value> operands) {
-  ArgumentList list;
-  for (const Value& v : operands) list.add(v);
-  return x.call_tensor(operator_function(name), list.get());
 }
 
 }  // namespace
@@ -535,189 +540,6 @@ int Executor::contains(Value container, Value item) {
   }
 }
 
-// --- subscripts
-
-namespace {
-
-bool index_of(Executor& x, Value key, Py_ssize_t& out) {
-  if (PyLong_Check(key.object)) {
-    x.prov.use_constant(key);
-    out = PyLong_AsSsize_t(key.object);
-    return !(out == -1 && PyErr_Occurred());
-  }
-  const Method m = x.special(key, interned("__index__"));
-  if (!m.function) {
-    PyErr_Format(PyExc_TypeError, "indices must be integers or slices, not %.200s", Py_TYPE(key.object)->tp_name);
-    return false;
-  }
-  const Owned r = x.call_method(m, {});
-  if (!r) return false;
-  if (!PyLong_Check(r.ref.get())) x.fail("an index that is no integer");
-  x.prov.use_constant(r.get());
-  out = PyLong_AsSsize_t(r.ref.get());
-  return !(out == -1 && PyErr_Occurred());
-}
-
-Owned sequence_item(Executor& x, Value v, Value key) {
-  const bool list = PyList_Check(v.object);
-  if (!x.prov.has_origin(v)) x.fail("a list of unknown origin");
-  const Py_ssize_t n = PySequence_Fast_GET_SIZE(v.object);
-  if (PySlice_Check(key.object)) {
-    x.prov.use_deep(key);
-    x.prov.use_length(v, n);
-    Py_ssize_t start = 0, stop = 0, step = 0;
-    if (PySlice_Unpack(key.object, &start, &stop, &step) < 0) return {};
-    const Py_ssize_t count = PySlice_AdjustIndices(n, &start, &stop, step);
-    std::vector<Value> items;
-    for (Py_ssize_t i = 0; i < count; i++) {
-      const Py_ssize_t k = start + i * step;
-      items.push_back(x.prov.item_of(v, PySequence_Fast_GET_ITEM(v.object, k), k));
-    }
-    return list ? x.make_list(items.data(), count) : x.make_tuple(items.data(), count);
-  }
-  Py_ssize_t i = 0;
-  if (!index_of(x, key, i)) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-      PyErr_Format(PyExc_TypeError, "%s indices must be integers or slices, not %.200s", list ? "list" : "tuple",
-                   Py_TYPE(key.object)->tp_name);
-    }
-    return {};
-  }
-  if (i < 0) {
-    x.prov.use_length(v, n);
-    i += n;
-  }
-  if (i < 0 || i >= n) {
-    x.prov.use_length(v, n);
-    PyErr_Format(PyExc_IndexError, "%s index out of range", list ? "list" : "tuple");
-    return {};
-  }
-  x.prov.use_type(v);
-  return Owned::borrow(x.prov.item_of(v, PySequence_Fast_GET_ITEM(v.object, i), i));
-}
-
-Owned dict_item(Executor& x, Value dict, Value key) {
-  const Value v = x.dict_get(dict, key);
-  if (v.object != nullptr) return Owned::borrow(v);
-  if (PyErr_Occurred()) return {};
-  if (!PyDict_CheckExact(dict.object)) {
-    const Method missing = x.special(dict, interned("__missing__"));
-    if (missing.function) return x.call_method(missing, {key});
-  }
-  PyErr_SetObject(PyExc_KeyError, key.object);
-  return {};
-}
-
-}  // namespace
-
-Owned Executor::subscript(Value container, Value key) {
-  if (!PyDict_Check(container.object)) container = seen(container);
-  PyTypeObject* type = Py_TYPE(container.object);
-  if (PyList_CheckExact(container.object) || PyTuple_CheckExact(container.object)) {
-    return sequence_item(*this, container, key);
-  }
-  if (PyDict_CheckExact(container.object)) return dict_item(*this, container, key);
-  const Category c = prov.category(container.object);
-  if (c == Category::Tensor) return call_tensor_operator(*this, "getitem", {container, key});
-  if (c == Category::Constant) {   // strings, ranges, torch.Size
-    prov.use_constant(container);
-    prov.use_deep(key);
-    return fresh_native(Ref::steal(PyObject_GetItem(container.object, key.object)));
-  }
-  if (PyType_Check(container.object)) {
-    PyObject* on_meta = _PyType_Lookup(type, interned("__getitem__"));
-    if (on_meta == nullptr) {
-      prov.use_identity(container);
-      const Owned m = find_attribute(container, interned("__class_getitem__"));
-      if (m && PyMethod_Check(m.ref.get())) return call(m.get(), {key});
-      prov.use_deep(key);
-      return Owned::steal(PyObject_GetItem(container.object, key.object));
-    }
-    PyObject* member = PyUnicode_Check(key.object) ? PyObject_GetItem(container.object, key.object) : nullptr;
-    if (member != nullptr && prov.category(member) == Category::Constant) {   // Enum['name']
-      prov.use_identity(container);
-      prov.use_constant(key);
-      return Owned::steal(member);
-    }
-    PyErr_Clear();
-  }
-  PyObject* method = nullptr;
-  if (is_python_method(type, interned("__getitem__"), method)) {
-    return call_method(special(container, interned("__getitem__")), {key});
-  }
-  prov.use_type(container);
-  prov.use_type_attribute(type, interned("__getitem__"), _PyType_Lookup(type, interned("__getitem__")));
-  if (PyList_Check(container.object) || PyTuple_Check(container.object)) return sequence_item(*this, container, key);
-  if (PyDict_Check(container.object)) return dict_item(*this, container, key);
-  if (type->tp_as_mapping == nullptr && type->tp_as_sequence == nullptr) {
-    PyErr_Format(PyExc_TypeError, "'%.200s' object is not subscriptable", type->tp_name);
-    return {};
-  }
-  if (prov.is_fresh(container.object) || (container.src == kNoSource && c != Category::Identity)) {
-    prov.use_deep(key);
-    const uint64_t before = frames_run_natively();
-    Ref item = Ref::steal(PyObject_GetItem(container.object, key.object));
-    if (frames_run_natively() != before) fail("a native subscript that calls Python code");
-    return Owned(item, item ? prov.recall(container.object, item.get()) : kNoSource);
-  }
-  if (type == &PyDictProxy_Type) return Owned::steal(PyObject_GetItem(container.object, key.object));
-  if (container.src == kNoSource && prov.category(key.object) != Category::Tensor) {   // generic aliases
-    return Owned::steal(PyObject_GetItem(container.object, key.object));
-  }
-  fail(std::string("a subscript of the native type ") + type->tp_name);
-}
-
-bool Executor::set_subscript(Value container, Value key, Value value) {
-  PyTypeObject* type = Py_TYPE(container.object);
-  if (is_tensor(*this, container)) {
-    return static_cast<bool>(call_tensor_operator(*this, "setitem", {container, key, value}));
-  }
-  PyObject* method = nullptr;
-  if (is_python_method(type, interned("__setitem__"), method)) {
-    return static_cast<bool>(call_method(special(container, interned("__setitem__")), {key, value}));
-  }
-  if (PyDict_Check(container.object)) return dict_set(container, key, value);
-  if (PyList_Check(container.object)) {
-    prov.use_deep(key);
-    Owned items;
-    if (PySlice_Check(key.object)) {
-      items = make_list(nullptr, 0);
-      if (!for_each(value, [&](Value item) { return list_append(items.get(), item); })) return false;
-      copy_sources(*this, items.get(), seen(container).object);
-      value = items.get();
-    }
-    static PyObject* const set_item = _PyType_Lookup(&PyList_Type, interned("__setitem__"));
-    ArgumentList arguments;
-    for (const Value& v : {container, key, value}) arguments.add(v);
-    return static_cast<bool>(mutate(set_item, arguments.get()));
-  }
-  require_fresh(container, "changing");
-  prov.use_constant(key);
-  prov.stored(container.object, value);
-  const uint64_t before = frames_run_natively();
-  const bool ok = PyObject_SetItem(container.object, key.object, value.object) == 0;
-  if (frames_run_natively() != before) fail("a native item assignment that calls Python code");
-  return ok;
-}
-
-bool Executor::delete_subscript(Value container, Value key) {
-  PyObject* method = nullptr;
-  if (is_python_method(Py_TYPE(container.object), interned("__delitem__"), method)) {
-    return static_cast<bool>(call_method(special(container, interned("__delitem__")), {key}));
-  }
-  if (PyDict_Check(container.object)) return dict_delete(container, key);
-  prov.use_deep(key);
-  if (PyList_Check(container.object)) {
-    static PyObject* const delete_item = _PyType_Lookup(&PyList_Type, interned("__delitem__"));
-    ArgumentList arguments;
-    for (const Value& v : {container, key}) arguments.add(v);
-    return static_cast<bool>(mutate(delete_item, arguments.get()));
-  }
-  require_fresh(container, "deleting an item of");
-  require_native_hash(*this, key);
-  return PyObject_DelItem(container.object, key.object) == 0;
-}
-
 bool Executor::call_slot(PyObject* descriptor, const Arguments& a, Owned& out) {
   if (a.n == 0) return false;
   PyObject* name_object = reinterpret_cast<PyDescrObject*>(descriptor)->d_name;
@@ -759,53 +581,6 @@ bool Executor::call_slot(PyObject* descriptor, const Arguments& a, Owned& out) {
     return out = set_subscript(a[0], a[1], a[2]) ? Owned::none() : Owned(), true;
   }
   return false;
-}
-
-// --- text
-
-Owned Executor::to_string(Value v, bool repr) {
-  prov.reject_address(v.object);
-  const Owned fixed = concrete(seen(v));
-  v = fixed.get();
-  PyTypeObject* type = Py_TYPE(v.object);
-  if (prov.category(v.object) == Category::Tensor) fail("the text of a tensor");
-  PyObject* method = nullptr;
-  const char* name = repr ? "__repr__" : "__str__";
-  if (is_python_method(type, interned(name), method)) return call_method(special(v, interned(name)), {});
-  if (!repr && type->tp_str == PyBaseObject_Type.tp_str && is_python_method(type, interned("__repr__"), method)) {
-    return to_string(v, true);
-  }
-  if (prov.category(v.object) == Category::Identity &&
-      (type->tp_repr == PyBaseObject_Type.tp_repr)) {
-    fail("the text of an object that shows its address");
-  }
-  prov.use_deep(v);
-  const uint64_t before = frames_run_natively();
-  Owned text = Owned::steal(repr ? PyObject_Repr(v.object) : PyObject_Str(v.object));
-  if (frames_run_natively() != before && prov.category(v.object) == Category::Identity) {
-    fail("the text of an object that calls Python code");
-  }
-  return text;
-}
-
-Owned Executor::format(Value v, PyObject* spec) {
-  prov.reject_address(v.object);
-  const Owned fixed = concrete(seen(v));
-  v = fixed.get();
-  PyTypeObject* type = Py_TYPE(v.object);
-  PyObject* method = nullptr;
-  if (is_python_method(type, interned("__format__"), method)) {
-    if (prov.category(v.object) == Category::Tensor) fail("the text of a tensor");
-    if (prov.category(v.object) != Category::Constant) {
-      return call_method(special(v, interned("__format__")), {{spec != nullptr ? spec : interned(""), kNoSource}});
-    }
-  }
-  const bool empty = spec == nullptr || PyUnicode_GET_LENGTH(spec) == 0;
-  const bool object_format = _PyType_Lookup(type, interned("__format__")) ==
-                             _PyType_Lookup(&PyBaseObject_Type, interned("__format__"));
-  if (object_format && empty) return to_string(v, false);
-  prov.use_deep(v);
-  return Owned::steal(PyObject_Format(v.object, spec));
 }
 
 }  // namespace braze::capture
