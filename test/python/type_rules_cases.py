@@ -457,8 +457,9 @@ def joins():
         yield "aten.replication_pad3d", (x, [1, 2, 1, 0, 1, 1]), {}
     for x in layouts((2, 8, 3, 5)):
         yield "aten.pixel_shuffle", (x, 2), {}
-    for x in layouts((2, 3, 4, 6)):
+    for x in [*layouts((2, 3, 4, 6)), make((1, 1, 2, 2))[:, 1:].expand(1, 0, 2, 2)]:
         yield "aten.pixel_unshuffle", (x, 2), {}
+        yield "aten.pixel_unshuffle", (x, 1), {}
 
 
 def products():

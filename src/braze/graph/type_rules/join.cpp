@@ -193,6 +193,7 @@ Types pixel_shuffle(const Call& call) {
   const size_t rank = self->sizes.size();
   const Expr factor = call.expr(1);
   if (rank < 3 || call.less(factor, 1)) return unsupported(call, "rank or factor");
+  if (call.is_zero(numel(self->sizes))) return unsupported(call, "empty operand");
   TensorType out = contiguous_type(self->dtype, self->sizes, self->device);
   if (call.op.id == OpId::channel_shuffle) {
     if (!call.is_zero(sym::mod(self->sizes[1], factor))) return unsupported(call, "channels");
