@@ -144,6 +144,8 @@ CASES = {
     "factories": lambda: case(factories, R(3)),
     "metadata_in_place": lambda: case(transposed_in_place, R(2, 3)),
     "item_of_constant": lambda: case(item_of_constant, R(3)),
+    "write_keeps_layout": lambda: case(lambda x, m: (lambda y: (y.masked_fill_(m, 0.5), y, y.is_contiguous(), y.t().view(-1))[1:])(torch.zeros_like(x)), R(6, 4).t(), R(4, 6) > 0),
+    "write_view_keeps_base": lambda: case(lambda x, m: (lambda y: (y.t().masked_fill_(m, 0.5), y.contiguous().add_(1), y.view(-1))[2])(x * 1), R(6, 4), R(4, 6) > 0),
     "resize_fresh": lambda: case(lambda x: (lambda z: (z.resize_(2), z + 1)[1])(x.clone()), R(3)),
     "data_of_fresh": lambda: case(lambda x: (lambda y: (y.data.mul_(3), y * 1)[1])(x * 2), R(3)),
     "fill_and_zero": lambda: case(lambda x: in_place(x, lambda t: t.zero_(), lambda t: t.fill_(2), lambda t: t[0].fill_(1)), R(3, 2)),

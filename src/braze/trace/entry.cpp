@@ -1,12 +1,14 @@
 #include "braze/trace/entry.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/copy.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/ge.h>
 #include <ATen/ops/lt.h>
@@ -24,6 +26,7 @@
 namespace braze::trace {
 namespace {
 
+namespace functional = at::functionalization::impl;
 using c10::DispatchKeySet;
 using c10::IValue;
 using c10::OperatorHandle;
@@ -34,12 +37,13 @@ const DispatchKeySet kAfterEntry(DispatchKeySet::FULL_AFTER, kEntryKey);
 struct Written {
   at::Tensor tensor;
   std::vector<c10::SymInt> sizes;    // before the call
+  at::Tensor inner;                  // the value before the call
 };
 
 std::vector<Written> written_arguments(const c10::FunctionSchema& schema, at::ArrayRef<IValue> arguments) {
   std::vector<Written> out;
   const auto add = [&](const at::Tensor& t) {
-    if (is_wrapper(t)) out.push_back({t, t.sym_sizes().vec()});
+    if (is_wrapper(t)) out.push_back({t, t.sym_sizes().vec(), functional::from_functional_tensor(t)});
   };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
@@ -62,7 +66,7 @@ void refuse_repeated_storage(const std::vector<Written>& written) {
 // functionalization gets wrong.
 void refuse_expanded(const std::vector<Written>& written) {
   for (const Written& w : written) {
-    if (has_lossy_view(*at::functionalization::impl::unsafeGetFunctionalWrapper(w.tensor)))
+    if (has_lossy_view(*functional::unsafeGetFunctionalWrapper(w.tensor)))
       unsupported("a write through a view made by expand or unfold");
     const c10::SymIntArrayRef strides = w.tensor.sym_strides();
     for (size_t d = 0; d < w.sizes.size(); ++d)
@@ -81,7 +85,7 @@ void check_sizes(const std::vector<Written>& written) {
 // int.add_(1.5): functionalization casts the result back, where eager refuses.
 void check_casts(const std::vector<Written>& written, int64_t first_new_id) {
   for (const Written& w : written) {
-    const at::Tensor inner = at::functionalization::impl::from_functional_tensor(w.tensor);
+    const at::Tensor inner = functional::from_functional_tensor(w.tensor);
     const TracedImpl* impl = traced(inner);
     if (impl == nullptr || impl->value()->id < first_new_id) continue;
     const graph::Node* node = impl->value()->producer;
@@ -89,6 +93,33 @@ void check_casts(const std::vector<Written>& written, int64_t first_new_id) {
     const c10::ScalarType from = to_torch(node->arguments[0].as<graph::Value*>()->type.dtype);
     if (!c10::canCast(from, to_torch(impl->value()->type.dtype)))
       unsupported("the result of an in-place operator can't be cast to the type of the tensor that it changes");
+  }
+}
+
+bool same_layout(const graph::TensorType& a, const graph::TensorType& b) {
+  for (size_t d = 0; d < a.sizes.size(); ++d)
+    if (a.strides[d] != b.strides[d] && a.sizes[d] != graph::Expr(1)) return false;
+  return true;
+}
+
+// A write keeps the strides of what is written; the functional operator that stands for it chose its own.
+void restore_layouts(const std::vector<Written>& written) {
+  for (const Written& w : written) {
+    const TracedImpl* before = traced(w.inner);
+    const at::Tensor inner = functional::from_functional_tensor(w.tensor);
+    const TracedImpl* after = traced(inner);
+    if (before == nullptr || after == nullptr) continue;
+    const graph::TensorType &old_type = before->value()->type, &new_type = after->value()->type;
+    if (old_type.sizes != new_type.sizes || old_type.dtype != new_type.dtype || same_layout(old_type, new_type)) continue;
+    at::Tensor restored;
+    {
+      const at::AutoDispatchSkipFunctionalize below;
+      const at::AutoDispatchBelowADInplaceOrView no_autograd;
+      restored = at::copy(w.inner, inner);
+    }
+    functional::replace_(w.tensor, restored);
+    functional::commit_update(w.tensor);
+    functional::sync(w.tensor);
   }
 }
 
@@ -120,6 +151,7 @@ void mutable_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack)
     op.redispatchBoxed(keys & kAfterEntry, stack);
     if (is_in_place(schema) && !changes_metadata(op)) check_sizes(written);
     check_casts(written, first_new_id);
+    if (!changes_metadata(op)) restore_layouts(written);
   } catch (const Abort& abort) {
     recorder->note_failure(abort.why);
     throw;
