@@ -63,6 +63,11 @@ Ref member(PyObject* object, PyObject* name);
 int64_t length(PyObject* container);              // -1: no container with a native length
 int truth(PyObject* object);                      // -1: not decidable natively
 
+// Compared by type where a class holds one, since its contents have guards of their own.
+inline bool is_mutable_container(PyObject* object) {
+  return PyList_CheckExact(object) || PyDict_CheckExact(object) || PySet_CheckExact(object);
+}
+
 // property: getter, setter, deleter; staticmethod, classmethod: the function. Others: nothing.
 bool is_wrapper(PyObject* object);
 void wrapped_functions(PyObject* wrapper, PyObject* (&inner)[3]);

@@ -327,7 +327,6 @@ void clear_all_entries() {
 
 RunEagerly::RunEagerly() { eager_depth++; }
 RunEagerly::~RunEagerly() { eager_depth--; }
-bool runs_eagerly() { return eager_depth > 0; }
 bool is_tracing() { return tracing_depth > 0; }
 
 }  // namespace braze::module

@@ -19,7 +19,6 @@ class RunEagerly {
   RunEagerly(const RunEagerly&) = delete;
   RunEagerly& operator=(const RunEagerly&) = delete;
 };
-bool runs_eagerly();
 bool is_tracing();
 
 }  // namespace braze::module
