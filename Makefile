@@ -6,6 +6,8 @@ PYTHON ?= python3
 BUILD ?= build/release
 VENV := .venv
 BIN := $(VENV)/bin
+# Several checkouts of one source share ccache's results.
+export CCACHE_BASEDIR := $(CURDIR)
 SITE = $(shell $(BIN)/python -c "import sysconfig; print(sysconfig.get_path('platlib'))")
 
 .PHONY: all demo test bench install system clean lint
