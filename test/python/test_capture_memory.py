@@ -165,3 +165,50 @@ def test_a_debugger_is_left_alone():
     finally:
         sys.settrace(None)
     assert outcome["reason"] == "sys.settrace is active"
+
+
+def test_other_threads_run_on_meanwhile():
+    import threading
+    stop, errors, counts = threading.Event(), [], [0, 0]
+
+    def work():            # ordinary Python, generators and collections included
+        def gen(n):
+            for i in range(n):
+                yield from (i, [i])
+        while not stop.is_set():
+            if len(list(gen(20))) != 40:
+                errors.append("wrong")
+            gc.collect(0)
+            counts[0] += 1
+
+    def traces():
+        while not stop.is_set():
+            outcome = ct.trace(loops, (Thing(1), "x"))
+            if isinstance(outcome, dict):
+                errors.append(outcome["reason"])
+            counts[1] += 1
+    threads = [threading.Thread(target=f) for f in (work, work, traces, traces)]
+    for t in threads:
+        t.start()
+    for _ in range(10):
+        ct.trace(loops, (Thing(2), "x"))
+        gc.collect()
+    stop.set()
+    for t in threads:
+        t.join()
+    assert not errors and min(counts) > 0
+
+
+def test_a_collection_inside_a_trace_is_harmless():
+    def gen(n):
+        kept = [object() for _ in range(n)]
+        for i in range(n):
+            yield i, len(kept)
+
+    def fn(collect):
+        out = []
+        for item in gen(5):
+            out.append(item)
+            out.append(collect())
+        return out
+    assert "gc.collect" in ct.trace(fn, (gc.collect,))["reason"]

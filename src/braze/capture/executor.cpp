@@ -70,6 +70,7 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   f.sp = f.slots + *f.view.n_slots_used;
   f.function = call.function;
   f.caller = frame_;
+  *f.view.n_slots_used = -1;   // as in CPython's own loop: a collection must not read a moving stack
   const size_t n = static_cast<size_t>(f.code->n_slots + f.code->n_stack) + 1;
   if (src_buffers_.size() <= depth_) src_buffers_.resize(depth_ + 16);
   std::vector<Src>& buffer = src_buffers_[depth_];

@@ -47,7 +47,7 @@ struct Frame {
   }
   PyObject* name(uint32_t i) const { return PyTuple_GET_ITEM(code->names, i); }
   PyObject* constant(uint32_t i) const { return PyTuple_GET_ITEM(code->constants, i); }
-  // Tells CPython where the stack ends.
+  // Tells CPython where the stack ends, when the frame leaves us; until then it reads no slot.
   void sync() { *view.n_slots_used = static_cast<int>(sp - slots); }
 };
 

@@ -280,7 +280,6 @@ Owned model_print(Executor& x, Value callable, const Arguments& a) {
 
 Owned model_super(Executor& x, Value callable, const Arguments& a) {
   Frame& f = *x.frame();
-  f.sync();
   for (int64_t i = 0; i < a.n; i++) {
     if (PyType_Check(a.objects[i])) x.prov.use_constant(a[i]);
   }

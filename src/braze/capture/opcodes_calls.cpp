@@ -23,7 +23,6 @@ bool Opcodes::call(Executor& x, Frame& f, uint32_t n) {
   const bool is_method = f.top(n + 2).object != nullptr;
   const Value callable = f.top(is_method ? n + 2 : n + 1);
   const int64_t count = static_cast<int64_t>(n) + (is_method ? 1 : 0);
-  f.sync();
   const Arguments arguments{f.sp - count, f.src + (f.sp - f.slots - count), count, kwnames};
   Owned result = x.call(callable, arguments);
   if (!result) return false;
@@ -37,7 +36,6 @@ bool Opcodes::call_ex(Executor& x, Frame& f, uint32_t flags) {
   const Value keywords = with_keywords ? f.top() : Value{};
   const Value positional = f.top(with_keywords ? 2 : 1);
   const Value callable = f.top(with_keywords ? 3 : 2);
-  f.sync();
   Owned result = x.call_spread(callable, positional, keywords);
   if (!result) return false;
   f.drop(with_keywords ? 4 : 3);   // and the NULL below
