@@ -413,6 +413,8 @@ Owned hooked_attribute(Executor& x, Value object, PyObject* name, bool suppress)
     out = x.type_attribute(object, name, suppress || getattr != nullptr);
   } else if (getattribute == super_getattribute()) {
     out = x.super_attribute(object, name, suppress || getattr != nullptr, nullptr);
+  } else if (PyType_Check(object.object) && !PyFunction_Check(getattribute)) {   // pybind11's metaclass
+    out = x.type_attribute(object, name, suppress || getattr != nullptr);
   } else if (PyFunction_Check(getattribute)) {
     x.prov.use_type(object);
     out = x.call(x.prov.class_attribute(type, interned("__getattribute__"), getattribute), {object, {name, kNoSource}});
