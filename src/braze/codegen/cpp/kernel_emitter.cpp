@@ -104,7 +104,7 @@ void KernelEmitter::parallel_loops() {
       total += weight(s);
       inner_loops |= !s.loops.empty();
     }
-    plan.one_body = total > kHeavy;
+    plan.one_body = total > (inner_loops ? kHeavy : kLight);
     plan.unroll = inner_loops && total <= 8 ? 4 : 1;
     scratch_lanes_ = lanes_ * plan.unroll;
   }

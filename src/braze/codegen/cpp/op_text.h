@@ -17,8 +17,9 @@ std::string op_text(const loop::Scalar& s, std::span<const std::string> operands
 std::string combine_text(loop::ReduceOp op, DType dtype, const std::string& a, const std::string& b);
 std::string neutral_text(loop::ReduceOp op, DType dtype);
 
-// Roughly the instructions of one vector; more than kHeavy for a kernel with transcendental functions.
+// Roughly the instructions of one vector; a transcendental function has kHeavy. Above kLight a loop without accumulators
+// has one body for whole and partial vectors: the branches cost little there, and half of the text is compiled.
 int weight_of(const loop::Scalar& s);
-inline constexpr int kHeavy = 24;
+inline constexpr int kHeavy = 24, kLight = 6;
 
 }  // namespace braze::codegen
