@@ -219,6 +219,20 @@ def test_torch_modes():
     check(c, f, X)
 
 
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("inner", [False, True])
+def test_inference_mode_of_results(outer, inner):
+    def f(x):
+        with torch.inference_mode(inner):
+            y = x * 2
+        return y, x * 3, x.t(), x
+
+    with torch.inference_mode(outer):
+        got, want = braze.compile(f)(X), f(X)
+    torch.testing.assert_close(got, want)
+    assert [t.is_inference() for t in got] == [t.is_inference() for t in want]
+
+
 def test_default_dtype():
     def f(x):
         return x + torch.ones(4)

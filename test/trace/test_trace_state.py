@@ -39,7 +39,7 @@ def test_own_generator():
 MODES = {
     "no_grad": lambda x: _within(torch.no_grad(), lambda: x * 2),
     "enable_grad": lambda x: _within(torch.enable_grad(), lambda: x * 2),
-    "inference": lambda x: _within(torch.inference_mode(), lambda: (x * 2).add_(1)),
+    "inference": lambda x: _within(torch.inference_mode(), lambda: (x * 2).add_(1)) + 1,
     "autocast": lambda x: _within(torch.autocast("cpu", dtype=torch.bfloat16), lambda: x @ x) + 1,
     "autocast_in_place": lambda x: _within(torch.autocast("cpu", dtype=torch.bfloat16), lambda: x.clone().addmm_(x, x)),
     "autocast_off_inside": lambda x: _within(torch.autocast("cpu", enabled=False), lambda: x @ x),
@@ -77,6 +77,16 @@ def test_modes_around():
 def test_in_inference_mode():
     with torch.inference_mode():
         check(lambda: ((lambda x, y: (x.add_(1), x @ y)[1]), (R(3, 3), R(3, 3))))
+
+
+def test_a_tensor_that_leaves_its_inference_mode_is_refused():
+    with pytest.raises(Refused, match="inference"):
+        trace(lambda x: _within(torch.inference_mode(), lambda: x * 2), (R(3),))
+    x = R(3)
+    with torch.inference_mode():
+        check(lambda: ((lambda x: x.t() + 1), (R(3, 3),)))
+        with pytest.raises(Refused, match="inference"):
+            trace(lambda x: _within(torch.inference_mode(False), lambda: x * 2), (x,))
 
 
 def test_a_mode_left_on_is_refused():

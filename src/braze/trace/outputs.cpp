@@ -1,4 +1,5 @@
 // The end of a trace: mutations to copy back, outputs and what they alias, the inputs that were needed.
+#include <c10/core/InferenceMode.h>
 #include <ATen/FunctionalStorageImpl.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -341,6 +342,11 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
       for (PyObject* object : objects) {
         if (!is_traced(object)) return Unsupported{"an output is not a traced tensor", ""};
         const at::Tensor& tensor = THPVariable_Unpack(object);
+        // The runtime makes outputs in the caller's mode; views of inputs are as their inputs are.
+        if (tensor.is_inference() != c10::InferenceMode::is_enabled() &&
+            outputs.input_storages.find(storage_of(tensor)) == outputs.input_storages.end()) {
+          return Unsupported{"a tensor leaves the inference mode that it was made in", ""};
+        }
         if (distinct.insert(tensor.unsafeGetTensorImpl()).second) ++outputs.uses[storage_of(tensor)];
       }
       for (PyObject* object : objects) add_output(THPVariable_Unpack(object), outputs);
