@@ -55,6 +55,13 @@ def test_same_as_eager(name):
     assert trace_driver.statistics()["python_ops"] == []
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_in_inference_mode(name):
+    """Without autograd keys composites reach the tracer whole."""
+    with torch.inference_mode():
+        check(MODELS[name])
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2", "resnet"])
 def test_bfloat16_autocast(name):
     def make():

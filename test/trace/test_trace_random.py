@@ -93,16 +93,21 @@ def program(seed):
     return make
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("block", range(5))
-def test_programs(block):
+def test_programs(block, mode):
+    with mode():
+        run_programs(block)
+
+
+def run_programs(block):
     refused = done = 0
     for seed in range(block * PROGRAMS // 5, (block + 1) * PROGRAMS // 5):
         make = program(seed)
         try:
-            with torch.no_grad():
-                torch.manual_seed(0)
-                fn, args = make()
-                fn(*args)
+            torch.manual_seed(0)
+            fn, args = make()
+            fn(*args)
         except RuntimeError:
             continue      # eager refuses: writes to expanded tensors, resized outs
         try:

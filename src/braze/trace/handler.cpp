@@ -6,6 +6,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <span>
+
 #include "braze/graph/type_rules.h"
 #include "braze/support/check.h"
 #include "braze/trace/abort.h"
@@ -59,6 +61,37 @@ void handle_outside(const OperatorHandle& op, Stack* stack) {
       if (traced(t) != nullptr) unsupported("a traced tensor is used outside its trace");
     });
   run_without_recording(op, stack);
+}
+
+template <class F>
+IValue map_tensors(const IValue& value, F&& f) {
+  if (value.isTensor()) return value.toTensor().defined() ? IValue(f(value.toTensor())) : value;
+  if (!value.isList() || value.isIntList() || value.isDoubleList() || value.isBoolList()) return value;
+  c10::impl::GenericList out(value.toList().elementType());
+  for (const IValue& item : value.toListRef()) out.push_back(map_tensors(item, f));
+  return out;
+}
+
+// A composite that got here (without autograd keys, as in inference mode) may write and view inside: its body runs
+// on wrappers, so that functionalization sees that too.
+void decompose(const OperatorHandle& op, c10::Device device, Stack* stack) {
+  namespace functional = at::functionalization::impl;
+  const size_t n = op.schema().arguments().size();
+  for (IValue& value : std::span(stack->end() - static_cast<std::ptrdiff_t>(n), n))
+    value = map_tensors(value, [](const at::Tensor& t) { return traced(t) ? functional::to_functional_tensor(t) : t; });
+  {
+    const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+    const c10::impl::ForceDispatchKeyGuard with_functionalization(
+        local.included_, local.excluded_.remove(DispatchKey::Functionalize));
+    op.redispatchBoxed(DispatchKeySet(device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), stack);
+  }
+  const size_t n_results = op.schema().returns().size();
+  for (IValue& value : std::span(stack->end() - static_cast<std::ptrdiff_t>(n_results), n_results))
+    value = map_tensors(value, [](const at::Tensor& t) {
+      if (!functional::isFunctionalTensor(t)) return t;
+      functional::sync(t);
+      return functional::from_functional_tensor(t);
+    });
 }
 
 bool is_mask(const IValue& index) {
@@ -210,9 +243,7 @@ void Recorder::record(const OperatorHandle& op, Stack* stack) {
       return;
     }
     case Treatment::Item: read_item(op, stack); return;
-    case Treatment::Composite:
-      op.redispatchBoxed(DispatchKeySet(operands.device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), stack);
-      return;
+    case Treatment::Composite: decompose(op, operands.device, stack); return;
     case Treatment::Record:
     case Treatment::ReadsData:
     case Treatment::ReadsDataIfMask:
