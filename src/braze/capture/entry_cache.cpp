@@ -28,6 +28,7 @@ struct EntryCache::Shape {
   std::vector<std::shared_ptr<const Entry>> entries;
   std::vector<Failure> failures;
   std::vector<std::pair<std::string, int64_t>> dynamic_dims;
+  bool limit_explained = false;
   bool sizes_stay_static = false;   // a trace with symbolic sizes failed where one without succeeded
   int compiled = 0, failed = 0;
   std::atomic<bool> tracing = false;
@@ -162,8 +163,8 @@ void EntryCache::note_misses(Shape& shape, const Call& call) {
 
 std::optional<Skip> EntryCache::reason_to_skip(Shape& shape, const Call& call, uint64_t fingerprint) {
   if (shape.tracing) return Skip{"another call is being compiled", "", nullptr};
-  note_misses(shape, call);
   if (shape.compiled >= options_.recompile_limit) {
+    if (!std::exchange(shape.limit_explained, true)) note_misses(shape, call);
     return Skip{"recompile limit reached",
                 "the recompile limit (" + std::to_string(options_.recompile_limit) +
                     ") is reached; further calls that fit no entry run eagerly. The guard that failed last: " +
@@ -177,11 +178,13 @@ std::optional<Skip> EntryCache::reason_to_skip(Shape& shape, const Call& call, u
       return Skip{f.failure->reason, "", f.failure, f.internal};
     }
     f.retry_at *= 16;
+    note_misses(shape, call);
     return std::nullopt;
   }
   if (shape.failed >= 4 * options_.recompile_limit) {
     return Skip{shape.failures.back().failure->reason, "", shape.failures.back().failure};
   }
+  note_misses(shape, call);
   return std::nullopt;
 }
 
