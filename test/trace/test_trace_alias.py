@@ -65,6 +65,10 @@ def test_batch_norm_updates_its_statistics():
         return m, (R(8, 4),), [m]
     traced = check(make)
     assert traced.info["mutations"] == 3      # running mean, running variance, the batch counter
+    with torch.inference_mode():
+        assert check(make).info["mutations"] == 3
+        check(lambda: (lambda x, m, v: torch.nn.functional.instance_norm(x, m, v, use_input_stats=True),
+                       (R(2, 3, 5), torch.zeros(3), torch.ones(3))))
 
 
 def test_one_hot_checks_its_classes():

@@ -14,6 +14,7 @@
 #include <ATen/ops/lt.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/one_hot.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
 #include <unordered_set>
@@ -182,6 +183,13 @@ at::Tensor one_hot_kernel(DispatchKeySet keys, const at::Tensor& self, int64_t n
   return self.unsqueeze(-1).eq(classes).to(c10::kLong);
 }
 
+// Composites that update statistics which their schemas call read-only. Without autograd keys they would reach
+// functionalization whole; their bodies run above it instead.
+void composite_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const bool whole = current_recorder() != nullptr && c10::InferenceMode::is_enabled();
+  op.redispatchBoxed(whole ? DispatchKeySet(c10::DispatchKey::CPU) : keys & kAfterEntry, stack);
+}
+
 // Other batch norms that update statistics which their schemas call read-only.
 void hidden_mutation_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   if (Recorder* recorder = current_recorder()) {
@@ -226,6 +234,8 @@ void register_kernels() {
   register_mutable_kernels(entry);
   entry.impl("native_batch_norm", TORCH_FN(batch_norm_kernel));
   entry.impl("one_hot", TORCH_FN(one_hot_kernel));
+  for (const char* name : {"batch_norm", "instance_norm", "_batch_norm_impl_index"})
+    entry.impl(name, torch::CppFunction::makeFromBoxedFunction<&composite_kernel>());
   for (const char* name : {"cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats"})
     entry.impl(name, torch::CppFunction::makeFromBoxedFunction<&hidden_mutation_kernel>());
   done = true;

@@ -77,14 +77,20 @@ IValue map_tensors(const IValue& value, F&& f) {
 void decompose(const OperatorHandle& op, c10::Device device, Stack* stack) {
   namespace functional = at::functionalization::impl;
   const size_t n = op.schema().arguments().size();
+  std::vector<at::Tensor> wrapped;
   for (IValue& value : std::span(stack->end() - static_cast<std::ptrdiff_t>(n), n))
-    value = map_tensors(value, [](const at::Tensor& t) { return traced(t) ? functional::to_functional_tensor(t) : t; });
+    value = map_tensors(value, [&](const at::Tensor& t) {
+      return traced(t) ? wrapped.emplace_back(functional::to_functional_tensor(t)) : t;
+    });
   {
     const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
     const c10::impl::ForceDispatchKeyGuard with_functionalization(
         local.included_, local.excluded_.remove(DispatchKey::Functionalize));
     op.redispatchBoxed(DispatchKeySet(device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), stack);
   }
+  for (const at::Tensor& t : wrapped)
+    if (functional::unsafeGetFunctionalWrapper(t)->has_data_mutation())
+      unsupported(c10::toString(op.operator_name()) + " changes its arguments without saying so");
   const size_t n_results = op.schema().returns().size();
   for (IValue& value : std::span(stack->end() - static_cast<std::ptrdiff_t>(n_results), n_results))
     value = map_tensors(value, [](const at::Tensor& t) {
