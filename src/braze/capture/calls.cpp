@@ -525,7 +525,6 @@ class Operands {
             domain().classify(reinterpret_cast<PyObject*>(Py_TYPE(v.object))) == NativeKind::Tensor) {
           return v.object;
         }
-        if (x_.prov.is_derived(v.object)) return v.object;   // an object of a native's own making: a mode
         x_.fail(std::string("an operand of type ") + Py_TYPE(v.object)->tp_name + " in a tensor operation");
       case Category::Unset: break;
     }
