@@ -159,8 +159,11 @@ class Session final : public TraceSession {
   }
   ~Session() override {   // as a trace leaves the world
     if (!random_) return;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);   // a KeyboardInterrupt on its way to the caller
     torch_call("set_rng_state", random_.get());
     set_grad(grad_);
+    PyErr_Restore(type, value, traceback);
   }
 
   Result<Ref> stand_in(PyObject* real, Src src) override {
