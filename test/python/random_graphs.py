@@ -3,6 +3,7 @@
 A program is a list of lines of Python over values v0, v1, ...; its text is the reproduction. Each line is made from the
 values before it, whose shapes and dtypes are known from running it eagerly while it is generated.
 """
+import math
 import random
 
 import torch
@@ -52,7 +53,10 @@ class Generator:
 
     def shape(self):
         sizes = [1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64]
-        return tuple(self.random.choice(sizes) for _ in range(self.random.choice([0, 1, 2, 2, 3, 3, 4])))
+        shape = [self.random.choice(sizes) for _ in range(self.random.choice([0, 1, 2, 2, 3, 3, 4]))]
+        while math.prod(shape) > 50_000:
+            shape[shape.index(max(shape))] = 3
+        return tuple(shape)
 
     def inputs(self):
         base = self.shape()

@@ -122,10 +122,18 @@ bool lower_scan(Lowering& l, const Node& node, ScalarOp op) {
     l.pointwise(node, self_as(l, node, dtype));
     return true;
   }
+  const auto axis = static_cast<size_t>(graph::wrap_dim(*dim, self->type.dim()));
+  if (self->type.sizes[axis] == Expr(1)) {   // one value: 0 + x or 1 * x
+    l.pointwise(node, [&](const Indices& at) {
+      const Term x = l.load(self, at).cast(dtype);
+      return op == ScalarOp::Add && is_floating(dtype) ? x + 0.0 : x;
+    });
+    return true;
+  }
   const DType accumulate = dtype == DType::F32 ? DType::F64 : accumulator_of(dtype);
   l.define(node, [&](Buffer& buffer, const Indices& at) {
     buffer.kind = BufferKind::Scan;
-    buffer.scan_axis = static_cast<int32_t>(graph::wrap_dim(*dim, self->type.dim()));
+    buffer.scan_axis = static_cast<int32_t>(axis);
     buffer.reduce = op == ScalarOp::Add ? ReduceOp::Sum : ReduceOp::Prod;
     buffer.accumulate = accumulate;
     buffer.body = l.load(self, at).cast(dtype).cast(accumulate).scalar();
