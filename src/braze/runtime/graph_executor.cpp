@@ -32,7 +32,7 @@ class GraphExecutor final : public Executable {
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
     for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
     number_values();
-    for (const graph::OutputAlias& alias : plan_.aliases) register_alias(alias);
+    alias_slots_ = alias_size_slots(plan_, sizes_);
   }
 
   int64_t n_outputs() const override { return plan_.n_outputs; }
@@ -68,15 +68,6 @@ class GraphExecutor final : public Executable {
 
  private:
   int size_slot(graph::Expr e) const { return alias_slots_.at(e); }
-
-  void register_alias(const graph::OutputAlias& alias) {
-    const auto note = [&](graph::Expr e) {
-      if (!e.is_constant()) alias_slots_[e] = sizes_.slot(e);
-    };
-    for (graph::Expr e : alias.sizes) note(e);
-    for (graph::Expr e : alias.strides) note(e);
-    note(alias.offset);
-  }
 
   void number_values() {
     std::unordered_map<const graph::Value*, int32_t> number;
@@ -131,7 +122,7 @@ class GraphExecutor final : public Executable {
   std::vector<Step> steps_;
   std::vector<int32_t> output_values_;
   std::vector<size_t> mutation_values_;
-  std::unordered_map<graph::Expr, int> alias_slots_;
+  AliasSizeSlots alias_slots_;
 };
 
 }  // namespace

@@ -17,6 +17,19 @@ std::vector<int64_t> values(const graph::Shape& shape, const SizeValue& size_val
 
 }  // namespace
 
+AliasSizeSlots alias_size_slots(const OutputPlan& plan, SizeSlots& sizes) {
+  AliasSizeSlots slots;
+  const auto note = [&](graph::Expr e) {
+    if (!e.is_constant()) slots[e] = sizes.slot(e);
+  };
+  for (const graph::OutputAlias& alias : plan.aliases) {
+    for (graph::Expr e : alias.sizes) note(e);
+    for (graph::Expr e : alias.strides) note(e);
+    note(alias.offset);
+  }
+  return slots;
+}
+
 void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
                     std::span<const at::Tensor> new_values, const SizeValue& size_value,
                     std::vector<at::Tensor>& outputs, std::vector<int32_t>& same_input) {

@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "braze/graph/graph.h"
 #include "braze/runtime/inputs.h"
+#include "braze/runtime/size_slots.h"
 
 struct _object;
 
@@ -22,7 +24,11 @@ struct OutputPlan {
   int64_t n_outputs = 0;                     // asked for by the caller; graph outputs beyond are bases of aliases
 };
 
-// sizes_of: the value of a symbolic size in this call.
+// The slots that hold the symbolic sizes, strides and offsets of the plan's aliases.
+using AliasSizeSlots = std::unordered_map<graph::Expr, int>;
+AliasSizeSlots alias_size_slots(const OutputPlan& plan, SizeSlots& sizes);
+
+// The value of a symbolic size in this call.
 using SizeValue = std::function<int64_t(graph::Expr)>;
 
 // Copies mutated values into the callers' tensors (new_values[i] for plan.mutations[i]) and replaces aliasing outputs.

@@ -123,7 +123,7 @@ class ProgramExecutor final : public Executable {
     }
     for (size_t i = 0; i < plan_.mutations.size() && i < graph.mutations.size(); ++i)
       plan_.mutations[i] = graph.mutations[i];
-    for (const graph::OutputAlias& alias : plan_.aliases) register_alias(alias);
+    alias_slots_ = alias_size_slots(plan_, sizes_);
     arena_bytes_ = sizes_.ref(program.arena_bytes);
     simple_outputs_ = plan_.aliases.empty() && plan_.mutations.empty();
   }
@@ -216,15 +216,6 @@ class ProgramExecutor final : public Executable {
   }
 
   int32_t input_of(int32_t buffer) const { return buffers_[static_cast<size_t>(buffer)].input; }
-
-  void register_alias(const graph::OutputAlias& alias) {
-    const auto note = [&](graph::Expr e) {
-      if (!e.is_constant()) alias_slots_[e] = sizes_.slot(e);
-    };
-    for (graph::Expr e : alias.sizes) note(e);
-    for (graph::Expr e : alias.strides) note(e);
-    note(alias.offset);
-  }
 
   // ---- running -----------------------------------------------------------------------------------------------------
 
@@ -503,7 +494,7 @@ class ProgramExecutor final : public Executable {
   std::vector<Step> steps_;
   std::unordered_map<int32_t, std::vector<int32_t>> release_;
   std::vector<TensorUse> outputs_, new_values_;
-  std::unordered_map<graph::Expr, int> alias_slots_;
+  AliasSizeSlots alias_slots_;
   Ref arena_bytes_;
   int32_t n_wrappers_ = 0;
   size_t most_params_ = 1, most_sizes_ = 0;
