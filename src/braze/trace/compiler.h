@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,20 @@ struct InputBinding {
   at::Tensor constant;
 };
 
+// Training. The graph is then a joint one: its outputs are the forward outputs, `n_forward` of them (what the caller
+// asked for, then bases that outputs view, then new contents of inputs whose changes autograd records), followed by one
+// gradient for each row of `gradients`. Nodes that the backward pass alone needs carry graph::kBackward. Graph::mutations
+// that autograd records have under_no_grad == false, and their value is one of the forward outputs.
+struct JointPlan {
+  struct Tangent {
+    int32_t output = -1;   // the forward output whose gradient it is
+    int32_t input = -1;    // the graph input of kind Tangent; -1: no gradient depends on it
+  };
+  size_t n_forward = 0;
+  std::vector<Tangent> tangents;                  // of every forward output that autograd tracks, in their order
+  std::vector<int32_t> gradients;                 // the graph inputs whose gradients are returned
+};
+
 // Outputs: the caller of the executable asked for `n_outputs`; graph outputs beyond these are bases that aliasing
 // outputs view (graph.aliases). graph.outputs[i] of an aliasing output is the value that it views, and only the alias
 // row says its sizes, strides and offset. The offset counts from the first element of what is viewed: of the caller's
@@ -39,6 +54,7 @@ struct GraphContext {
   size_t n_outputs = 0;
   std::string backend;
   bool keep_text = false;
+  std::optional<JointPlan> joint;          // nullopt: no result needs gradients
 };
 
 using CompileGraph =
