@@ -40,7 +40,8 @@ struct JointPlan {
   };
   size_t n_forward = 0;
   std::vector<Tangent> tangents;                  // of every forward output that autograd tracks, in their order
-  std::vector<int32_t> gradients;                 // the graph inputs whose gradients are returned
+  std::vector<int32_t> gradients;                 // the callers' tensors (index into TraceSession::inputs(), not graph
+                                                  // inputs: several may enter through one storage base) that get them
 };
 
 // Outputs: the caller of the executable asked for `n_outputs`; graph outputs beyond these are bases that aliasing
