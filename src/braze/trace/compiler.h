@@ -39,6 +39,8 @@ struct JointPlan {
     int32_t input = -1;    // the graph input of kind Tangent; -1: no gradient depends on it
   };
   size_t n_forward = 0;
+  std::vector<bool> tracked;                      // per output that the caller asked for: does it require grad? An output
+                                                  // made by an alias row and not tracked is detached from what it views
   std::vector<Tangent> tangents;                  // of every forward output that autograd tracks, in their order
   std::vector<int32_t> gradients;                 // the callers' tensors (index into TraceSession::inputs(), not graph
                                                   // inputs: several may enter through one storage base) that get them
