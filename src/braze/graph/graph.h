@@ -98,7 +98,11 @@ struct Node {
   Value* result(size_t i = 0) const { return results[i]; }
   const Argument& argument(std::string_view name) const;   // by schema name
 };
-enum NodeTag : uint32_t { kRecompute = 1, kBackward = 2 };
+enum NodeTag : uint32_t {
+  kRecompute = 1,   // of a checkpoint: computed again for the backward pass, not saved
+  kBackward = 2,    // only the backward pass needs it
+  kNoGrad = 4,      // of a joint graph: recorded where the program had autograd off
+};
 
 enum class InputKind : uint8_t { User, Parameter, Buffer, Constant, Tangent, Saved };
 

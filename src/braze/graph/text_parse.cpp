@@ -427,6 +427,8 @@ class Parser {
         node->tags |= kRecompute;
       } else if (accept("!backward")) {
         node->tags |= kBackward;
+      } else if (accept("!no_grad")) {
+        node->tags |= kNoGrad;
       } else {
         break;
       }

@@ -166,6 +166,7 @@ class Printer {
     if (node.order_after != nullptr || node.op->has(kRandom) || node.op->has(kSideEffect)) out_ += " !order";
     if ((node.tags & kRecompute) != 0) out_ += " !recompute";
     if ((node.tags & kBackward) != 0) out_ += " !backward";
+    if ((node.tags & kNoGrad) != 0) out_ += " !no_grad";
     if (options_.origins && !node.origin.empty()) out_ += "  # " + node.origin;
     out_ += '\n';
   }

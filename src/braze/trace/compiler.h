@@ -31,8 +31,10 @@ struct InputBinding {
 
 // Training. The graph is then a joint one: its outputs are the forward outputs, `n_forward` of them (what the caller
 // asked for, then bases that outputs view, then new contents of inputs whose changes autograd records), followed by one
-// gradient for each row of `gradients`. Nodes that the backward pass alone needs carry graph::kBackward. Graph::mutations
-// that autograd records have under_no_grad == false, and their value is one of the forward outputs.
+// gradient for each row of `gradients` (nullptr: undefined; a gradient may be an input of the graph, and one value may
+// stand for several). Callers' tensors that no output depends on have no row. Nodes that the backward pass alone needs
+// carry graph::kBackward. Graph::mutations that autograd records have under_no_grad == false, and their values are the
+// last of the forward outputs, in order.
 struct JointPlan {
   struct Tangent {
     int32_t output = -1;   // the forward output whose gradient it is
@@ -44,6 +46,7 @@ struct JointPlan {
   std::vector<Tangent> tangents;                  // of every forward output that autograd tracks, in their order
   std::vector<int32_t> gradients;                 // the callers' tensors (index into TraceSession::inputs(), not graph
                                                   // inputs: several may enter through one storage base) that get them
+  std::string no_double_backward;                 // why this graph does not give second derivatives; empty: it does
 };
 
 // Outputs: the caller of the executable asked for `n_outputs`; graph outputs beyond these are bases that aliasing
@@ -55,6 +58,8 @@ struct GraphContext {
   std::vector<InputBinding> inputs;        // one per graph input
   std::vector<c10::IValue> objects;        // graph::Opaque slots: generators
   size_t n_outputs = 0;
+  std::vector<bool> requires_grad;         // of each output asked for. A view of an input or of a base that requires grad
+                                           // is detached where this is false (x.detach(), a view made under no_grad)
   std::string backend;
   bool keep_text = false;
   std::optional<JointPlan> joint;          // nullopt: no result needs gradients
