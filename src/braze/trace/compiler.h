@@ -58,11 +58,11 @@ struct GraphContext {
   std::vector<InputBinding> inputs;        // one per graph input
   std::vector<c10::IValue> objects;        // graph::Opaque slots: generators
   size_t n_outputs = 0;
-  std::vector<bool> requires_grad;         // of each output asked for. A view of an input or of a base that requires grad
-                                           // is detached where this is false (x.detach(), a view made under no_grad)
   std::string backend;
   bool keep_text = false;
-  std::optional<JointPlan> joint;          // nullopt: no result needs gradients
+  // nullopt: no result needs gradients, and none is detached from a caller's tensor that does. Without tangents there
+  // is no backward pass.
+  std::optional<JointPlan> joint;
 };
 
 using CompileGraph =
