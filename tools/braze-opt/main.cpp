@@ -4,6 +4,8 @@
 //     --passes=a,b,c       runs these graph passes; "decompose" is one of the names, "before" and "after" whole stages
 //     --verify             checks the graph after reading and after each pass
 //     --types              prints the result types of each node instead of the graph
+//     --partition=N        prints the forward and the backward graph of a joint graph with N forward outputs
+//     --budget=X           of memory for activations, from 1 to 0 (1)
 //     --lower              prints the loop IR
 //     --schedule           prints the scheduled program
 //     --emit               prints the C++ text of its kernels
@@ -27,6 +29,7 @@
 #include "braze/decompose/decompose.h"
 #include "braze/graph/text.h"
 #include "braze/loop/loop_ir.h"
+#include "braze/partition/partition.h"
 #include "braze/rewrite/pass_manager.h"
 #include "braze/schedule/program.h"
 #include "braze/support/check.h"
@@ -35,7 +38,7 @@ namespace {
 
 using namespace braze;
 
-enum class Output { Graph, Types, Loops, Schedule, Text };
+enum class Output { Graph, Types, Partition, Loops, Schedule, Text };
 
 struct Options {
   std::vector<std::string> passes;
@@ -44,6 +47,8 @@ struct Options {
   bool split = false;
   int threads = 1;
   int vector_bytes = 0;
+  int forward_outputs = 0;
+  double budget = 1;
   std::string file = "-";
 };
 
@@ -69,6 +74,14 @@ int number_of(std::string_view option, std::string_view text) {
   }
 }
 
+double real_of(std::string_view option, std::string_view text) {
+  try {
+    return std::stod(std::string(text));
+  } catch (const std::logic_error&) {
+    throw Problem(fmt::format("{} needs a number", option));
+  }
+}
+
 Options parse_options(int argc, char** argv) {
   Options out;
   for (int i = 1; i < argc; ++i) {
@@ -82,6 +95,10 @@ Options parse_options(int argc, char** argv) {
       out.verify = true;
     else if (name == "--types")
       out.output = Output::Types;
+    else if (name == "--partition")
+      out.output = Output::Partition, out.forward_outputs = number_of(name, value);
+    else if (name == "--budget")
+      out.budget = real_of(name, value);
     else if (name == "--lower")
       out.output = Output::Loops;
     else if (name == "--schedule")
@@ -144,6 +161,19 @@ std::string types_of(const graph::Graph& graph) {
   return out;
 }
 
+std::string partition_of(const graph::Graph& joint, const Options& options) {
+  Result<partition::Partitioned> parts = partition::partition(
+      joint, static_cast<size_t>(options.forward_outputs), {.activation_memory_budget = options.budget});
+  if (!parts.ok()) throw Problem(parts.why().reason);
+  if (options.verify) check(*parts->forward, "forward");
+  if (options.verify) check(*parts->backward, "backward");
+  static constexpr std::string_view kKinds[] = {"input", "output", "tangent"};
+  std::string out = graph::print(*parts->forward) + graph::print(*parts->backward) + "// backward inputs:";
+  for (const partition::BackwardInput& input : parts->backward_inputs)
+    out += fmt::format(" {} {}", kKinds[static_cast<size_t>(input.kind)], input.index);
+  return out + fmt::format("\n// saved bytes: {}\n", parts->saved_bytes);
+}
+
 std::string kernels_of(const schedule::Program& program, const schedule::Target& target) {
   std::vector<const schedule::Kernel*> kernels;
   std::vector<std::string> names;
@@ -160,6 +190,7 @@ std::string process(std::string_view text, const Options& options) {
   for (const std::string& pass : options.passes) run_pass(*graph, pass, options);
   if (options.output == Output::Graph) return graph::print(*graph);
   if (options.output == Output::Types) return types_of(*graph);
+  if (options.output == Output::Partition) return partition_of(*graph, options);
 
   Result<loop::LoopProgram> lowered = loop::lower(*graph);
   if (!lowered.ok()) throw Problem(lowered.why().reason);

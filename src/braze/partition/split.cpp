@@ -1,0 +1,345 @@
+#include "braze/partition/split.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "braze/graph/builder.h"
+#include "braze/partition/cost.h"
+#include "braze/support/check.h"
+
+namespace braze::partition {
+
+using graph::Argument;
+using graph::ArgumentList;
+using graph::Expr;
+using graph::Graph;
+using graph::Node;
+using graph::Op;
+using graph::OpId;
+using graph::TensorType;
+using graph::Value;
+
+namespace {
+
+// A graph under construction from parts of the joint graph; values keep their numbers.
+class Copy {
+ public:
+  Copy(const Joint& joint, const std::string& name)
+      : joint_(joint), graph_(std::make_unique<Graph>(joint.graph.env, name)), map_(joint.n_ids(), nullptr) {}
+
+  Graph& graph() { return *graph_; }
+  std::unique_ptr<Graph> take() { return std::move(graph_); }
+
+  Value* find(const Value* value) const { return map_[static_cast<size_t>(value->id)]; }
+  Value* get(const Value* value) const {
+    Value* copy = find(value);
+    CHECK(copy != nullptr, "%" << value->id << " is not there");
+    return copy;
+  }
+  void bind(const Value* value, Value* copy) { map_[static_cast<size_t>(value->id)] = copy; }
+
+  Value* add_input(const Value* value, graph::InputKind kind, TensorType type) {
+    Value* copy = graph_->add_input(std::move(type), kind, value->name);
+    graph_->set_id(copy, value->id);
+    bind(value, copy);
+    return copy;
+  }
+
+  void add_node(const Node& node) {
+    std::vector<Argument> arguments;
+    arguments.reserve(node.arguments.size());
+    for (const Argument& argument : node.arguments) arguments.push_back(mapped(argument));
+    std::vector<TensorType> types;
+    types.reserve(node.results.size());
+    for (const Value* result : node.results) types.push_back(result->type);
+    Node* copy = graph_->add_node(node.op, std::move(arguments), std::move(types));
+    copy->origin = node.origin;
+    copy->tags = node.tags & ~uint32_t{graph::kBackward | graph::kRecompute};
+    // The last node before it, in order of effects, that stands in this graph.
+    const Node* before = node.order_after;
+    while (before != nullptr && !ordered_.contains(before)) before = before->order_after;
+    if (before != nullptr) copy->order_after = ordered_.at(before);
+    if (node.order_after != nullptr || is_ordered(node)) ordered_.emplace(&node, copy);
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      graph_->set_id(copy->results[i], node.results[i]->id);
+      copy->results[i]->name = node.results[i]->name;
+      bind(node.results[i], copy->results[i]);
+    }
+  }
+
+ private:
+  static bool is_ordered(const Node& node) {
+    return node.results.empty() || node.op->has(graph::kRandom) || node.op->has(graph::kSideEffect);
+  }
+
+  Argument mapped(const Argument& argument) const {
+    if (const auto* value = std::get_if<Value*>(&argument.v)) return *value == nullptr ? nullptr : get(*value);
+    if (const auto* list = std::get_if<ArgumentList>(&argument.v)) {
+      ArgumentList out;
+      out.reserve(list->size());
+      for (const Argument& item : *list) out.push_back(mapped(item));
+      return out;
+    }
+    return argument;
+  }
+
+  const Joint& joint_;
+  std::unique_ptr<Graph> graph_;
+  std::vector<Value*> map_;
+  std::unordered_map<const Node*, Node*> ordered_;
+};
+
+// What the backward graph takes from the forward pass, and which nodes it computes again.
+struct Plan {
+  std::vector<const Value*> inputs;   // forward inputs, in order
+  std::vector<const Value*> saved;    // in order of production
+  std::vector<bool> again;            // by node number: Forward and Either nodes in the backward graph
+};
+
+Plan plan_of(const Joint& joint, const std::vector<bool>& saved) {
+  Plan plan;
+  plan.again.assign(joint.nodes.size(), false);
+  std::vector<bool> seen(joint.n_ids(), false);
+  std::vector<int32_t> open;
+  const auto need = [&](const Value* value) {
+    const auto id = static_cast<size_t>(value->id);
+    if (seen[id]) return;
+    seen[id] = true;
+    if (value->producer == nullptr) {
+      plan.inputs.push_back(value);
+    } else if (saved[id]) {
+      plan.saved.push_back(value);
+    } else if (const int32_t node = joint.producer(value); !plan.again[static_cast<size_t>(node)]) {
+      plan.again[static_cast<size_t>(node)] = true;
+      open.push_back(node);
+    }
+  };
+  joint.for_each_need(need);
+  while (!open.empty()) {
+    const Node& node = *joint.nodes[static_cast<size_t>(open.back())];
+    open.pop_back();
+    for (const Argument& argument : node.arguments) graph::for_each_value(argument, need);
+  }
+  std::ranges::sort(plan.inputs, {}, &Value::index);
+  std::ranges::sort(plan.saved, [&](const Value* a, const Value* b) {
+    const int32_t x = joint.producer(a), y = joint.producer(b);
+    return x != y ? x < y : a->index < b->index;
+  });
+  return plan;
+}
+
+class Splitter {
+ public:
+  Splitter(const Joint& joint, Plan plan)
+      : joint_(joint), plan_(std::move(plan)), forward_(joint, joint.graph.name + "_forward"),
+        backward_(joint, joint.graph.name + "_backward") {}
+
+  Result<Partitioned> operator()() {
+    TRY_STATUS(make_forward());
+    make_backward();
+    Partitioned out;
+    for (size_t i = joint_.n_forward; i < forward_.graph().outputs.size(); ++i)
+      out.saved_bytes += bytes_of(*joint_.graph.env, forward_.graph().outputs[i]->type);
+    out.forward = forward_.take();
+    out.backward = backward_.take();
+    out.backward_inputs = std::move(inputs_);
+    return out;
+  }
+
+ private:
+  // Forward nodes, and Either nodes that a saved value needs.
+  std::vector<bool> forward_nodes() const {
+    std::vector<bool> out(joint_.nodes.size());
+    std::vector<int32_t> open;
+    const auto mark = [&](const Value* value) {
+      const int32_t node = joint_.producer(value);
+      if (node < 0 || out[static_cast<size_t>(node)]) return;
+      out[static_cast<size_t>(node)] = true;
+      open.push_back(node);
+    };
+    for (size_t i = 0; i < out.size(); ++i) out[i] = joint_.sides[i] == Side::Forward;
+    for (const Value* value : plan_.saved) mark(value);
+    while (!open.empty()) {
+      const Node& node = *joint_.nodes[static_cast<size_t>(open.back())];
+      open.pop_back();
+      for (const Argument& argument : node.arguments) graph::for_each_value(argument, mark);
+    }
+    return out;
+  }
+
+  Status make_forward() {
+    const Graph& joint = joint_.graph;
+    Graph& forward = forward_.graph();
+    for (size_t i = 0; i < joint.inputs.size(); ++i) {
+      if (joint.input_kinds[i] == graph::InputKind::Tangent) break;
+      forward_.add_input(joint.inputs[i], joint.input_kinds[i], joint.inputs[i]->type);
+    }
+    forward.size_inputs = joint.size_inputs;
+    const std::vector<bool> runs = forward_nodes();
+    for (size_t i = 0; i < runs.size(); ++i)
+      if (runs[i]) forward_.add_node(*joint_.nodes[i]);
+    for (size_t i = 0; i < joint_.n_forward; ++i)
+      forward.outputs.push_back(joint.outputs[i] == nullptr ? nullptr : forward_.get(joint.outputs[i]));
+    for (const graph::Mutation& mutation : joint.mutations)
+      forward.mutations.push_back({mutation.input, forward_.get(mutation.value), mutation.under_no_grad});
+    forward.aliases = joint.aliases;
+    for (const Value* input : plan_.inputs) TRY_STATUS(pass_input(input));
+    for (const Value* value : plan_.saved) pass_value(value);
+    return Ok{};
+  }
+
+  // An input that the forward pass changes is saved as it was.
+  Status pass_input(const Value* input) {
+    if (!joint_.mutated[static_cast<size_t>(input->index)]) {
+      inputs_.push_back({BackwardInput::Kind::ForwardInput, input->index});
+      return Ok{};
+    }
+    Graph& forward = forward_.graph();
+    Value* original = forward_.get(input);
+    if (!original->type.is_strided || original->type.offset != Expr(0))
+      return Unsupported{"partition: a changed input that is no whole strided tensor is saved", ""};
+    Node* first = forward.nodes.empty() ? nullptr : forward.nodes.front();
+    Value* copy = forward.add_typed(graph::op(OpId::clone), {original}, first)->result();
+    if (copy->type.strides != original->type.strides)
+      return Unsupported{"partition: a changed input with gaps or overlaps is saved", ""};
+    save(copy);
+    return Ok{};
+  }
+
+  void pass_value(const Value* value) {
+    Value* copy = forward_.get(value);
+    // The caller's own output, unless it is handed out as a view.
+    const std::vector<Value*>& outputs = forward_.graph().outputs;
+    for (size_t i = 0; i < joint_.n_forward; ++i) {
+      const auto output = static_cast<int32_t>(i);
+      if (outputs[i] != copy) continue;
+      if (std::ranges::any_of(joint_.graph.aliases, [&](const auto& alias) { return alias.output == output; })) continue;
+      inputs_.push_back({BackwardInput::Kind::SavedOutput, output});
+      return;
+    }
+    save(copy);
+  }
+
+  void save(Value* copy) {
+    std::vector<Value*>& outputs = forward_.graph().outputs;
+    inputs_.push_back({BackwardInput::Kind::SavedOutput, static_cast<int32_t>(outputs.size())});
+    outputs.push_back(copy);
+  }
+
+  void make_backward() {
+    for (const Value* input : plan_.inputs) {
+      const bool same = !joint_.mutated[static_cast<size_t>(input->index)];
+      add_backward_input(input, same ? joint_.graph.input_kinds[static_cast<size_t>(input->index)]
+                                     : graph::InputKind::Saved);
+    }
+    for (const Value* value : plan_.saved) add_backward_input(value, graph::InputKind::Saved);
+    for (const Value* input : used_tangents()) {
+      add_backward_input(input, graph::InputKind::Tangent);
+      inputs_.push_back({BackwardInput::Kind::Tangent, input->index});
+    }
+    for (size_t i = 0; i < joint_.nodes.size(); ++i)
+      if (joint_.sides[i] == Side::Backward) emit(static_cast<int32_t>(i));
+    Graph& backward = backward_.graph();
+    for (size_t i = joint_.n_forward; i < joint_.graph.outputs.size(); ++i) {
+      const Value* gradient = joint_.graph.outputs[i];
+      if (gradient != nullptr && backward_.find(gradient) == nullptr) emit(joint_.producer(gradient));
+      backward.outputs.push_back(gradient == nullptr ? nullptr : backward_.get(gradient));
+    }
+    backward.size_inputs = free_symbols();
+  }
+
+  void add_backward_input(const Value* value, graph::InputKind kind) {
+    TensorType type = value->type;
+    type.requires_grad = false;
+    if (kind == graph::InputKind::Saved) type.offset = 0;
+    backward_.add_input(value, kind, std::move(type));
+  }
+
+  std::vector<const Value*> used_tangents() const {
+    std::unordered_set<const Value*> used;
+    for (size_t i = 0; i < joint_.nodes.size(); ++i) {
+      if (joint_.sides[i] != Side::Backward) continue;
+      for (const Argument& argument : joint_.nodes[i]->arguments)
+        graph::for_each_value(argument, [&](const Value* value) {
+          if (value->producer == nullptr) used.insert(value);
+        });
+    }
+    for (size_t i = joint_.n_forward; i < joint_.graph.outputs.size(); ++i) used.insert(joint_.graph.outputs[i]);
+    std::vector<const Value*> out;
+    for (const Value* input : joint_.graph.inputs)
+      if (joint_.is_tangent(input) && used.contains(input)) out.push_back(input);
+    return out;
+  }
+
+  // Copies a node into the backward graph, and before it what it needs and is computed again: as late as possible, so
+  // that it takes memory for the shortest time.
+  void emit(int32_t number) {
+    open_.push_back(number);
+    while (!open_.empty()) {
+      const auto next = static_cast<size_t>(open_.back());
+      if (done_[next]) {
+        open_.pop_back();
+        continue;
+      }
+      const size_t before = open_.size();
+      for (const Argument& argument : joint_.nodes[next]->arguments)
+        graph::for_each_value(argument, [&](const Value* value) {
+          if (backward_.find(value) == nullptr) open_.push_back(joint_.producer(value));
+        });
+      if (open_.size() != before) {
+        std::reverse(open_.begin() + static_cast<std::ptrdiff_t>(before), open_.end());
+        continue;
+      }
+      open_.pop_back();
+      backward_.add_node(*joint_.nodes[next]);
+      done_[next] = true;
+    }
+  }
+
+  // In the order in which the graph first uses them.
+  std::vector<Expr> free_symbols() {
+    std::unordered_set<Expr> bound;
+    std::vector<Expr> used;
+    for (const Value* input : backward_.graph().inputs) {
+      for (const Expr e : input->type.sizes)
+        if (e.is_symbol()) bound.insert(e);
+      for (const Expr e : input->type.strides)
+        if (e.is_symbol()) bound.insert(e);
+      collect(input->type, used);
+    }
+    for (const Node* node : backward_.graph().nodes) {
+      for (const Argument& argument : node->arguments) collect(argument, used);
+      for (const Value* result : node->results) collect(result->type, used);
+    }
+    std::vector<Expr> out;
+    for (const Expr symbol : used)
+      if (bound.insert(symbol).second) out.push_back(symbol);
+    return out;
+  }
+  static void collect(const TensorType& type, std::vector<Expr>& out) {
+    for (const Expr e : type.sizes) sym::collect_symbols(e, out);
+    for (const Expr e : type.strides) sym::collect_symbols(e, out);
+    sym::collect_symbols(type.offset, out);
+  }
+  static void collect(const Argument& argument, std::vector<Expr>& out) {
+    if (const auto* e = std::get_if<Expr>(&argument.v)) sym::collect_symbols(*e, out);
+    if (const auto* list = std::get_if<ArgumentList>(&argument.v))
+      for (const Argument& item : *list) collect(item, out);
+  }
+
+  const Joint& joint_;
+  Plan plan_;
+  Copy forward_, backward_;
+  std::vector<BackwardInput> inputs_;
+  std::vector<int32_t> open_;
+  std::vector<bool> done_ = std::vector<bool>(joint_.nodes.size(), false);   // copied into the backward graph
+};
+
+}  // namespace
+
+Result<Partitioned> split(const Joint& joint, const std::vector<bool>& saved) {
+  return Splitter(joint, plan_of(joint, saved))();
+}
+
+}  // namespace braze::partition
