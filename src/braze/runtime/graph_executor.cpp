@@ -22,7 +22,7 @@ struct Step {
   std::vector<int32_t> dead;         // values whose last use this is
 };
 
-class GraphExecutor final : public Executable {
+class GraphExecutor final : public GraphProgram {
  public:
   GraphExecutor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context)
       : graph_(std::move(graph)), bindings_(context.inputs), objects_(context.objects), sizes_(*graph_) {
@@ -46,15 +46,10 @@ class GraphExecutor final : public Executable {
       std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
       std::vector<at::Tensor> results, new_values;
       GilRelease scope(true);
-      {
-        at::AutoDispatchBelowADInplaceOrView below_autograd;
-        c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-        for (size_t i = 0; i < callers.size(); ++i) values[i] = bind(bindings_[i], callers[i]);
-        sizes_.evaluate({values.data(), callers.size()}, size_values.data());
-        for (const Step& step : steps_) run_step(step, values, size_values.data());
-        for (size_t i = 0; i < plan_.mutations.size(); ++i) new_values.push_back(values[mutation_values_[i]]);
-        for (int32_t v : output_values_) results.push_back(v < 0 ? at::Tensor() : values[static_cast<size_t>(v)]);
-      }
+      for (size_t i = 0; i < callers.size(); ++i) values[i] = bind(bindings_[i], callers[i]);
+      execute(values, size_values);
+      for (size_t v : mutation_values_) new_values.push_back(values[v]);
+      take_outputs(values, results);
       std::vector<int32_t> same_input(results.size(), -1);
       const SizeValue size_value = [&](graph::Expr e) { return size_values[static_cast<size_t>(size_slot(e))]; };
       finish_outputs(plan_, callers, new_values, size_value, results, same_input);
@@ -66,7 +61,28 @@ class GraphExecutor final : public Executable {
     }
   }
 
+  void run_tensors(std::span<const at::Tensor> bound, std::vector<at::Tensor>& outputs) override {
+    std::vector<at::Tensor> values(bound.begin(), bound.end());
+    values.resize(n_values_);
+    std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
+    execute(values, size_values);
+    take_outputs(values, outputs);
+  }
+
  private:
+  // The first values are the bound inputs.
+  void execute(std::vector<at::Tensor>& values, std::vector<int64_t>& size_values) const {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    sizes_.evaluate({values.data(), bindings_.size()}, size_values.data());
+    for (const Step& step : steps_) run_step(step, values, size_values.data());
+  }
+
+  void take_outputs(const std::vector<at::Tensor>& values, std::vector<at::Tensor>& outputs) const {
+    outputs.clear();
+    for (int32_t v : output_values_) outputs.push_back(v < 0 ? at::Tensor() : values[static_cast<size_t>(v)]);
+  }
+
   int size_slot(graph::Expr e) const { return alias_slots_.at(e); }
 
   void number_values() {
@@ -127,7 +143,7 @@ class GraphExecutor final : public Executable {
 
 }  // namespace
 
-std::shared_ptr<Executable> make_graph_executor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context) {
+std::shared_ptr<GraphProgram> make_graph_executor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context) {
   return std::make_shared<GraphExecutor>(std::move(graph), context);
 }
 

@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "braze/graph/graph.h"
+#include "braze/runtime/graph_program.h"
 #include "braze/runtime/inputs.h"
-#include "braze/support/executable.h"
 
 namespace braze::runtime {
 
-std::shared_ptr<Executable> make_graph_executor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context);
+std::shared_ptr<GraphProgram> make_graph_executor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context);
 
 }  // namespace braze::runtime

@@ -54,8 +54,10 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
     const at::Tensor& base = alias.input >= 0 ? callers[static_cast<size_t>(alias.input)]
                                               : outputs[static_cast<size_t>(alias.base_output)];
     const int64_t offset = alias.offset.is_constant() ? alias.offset.constant() : size_value(alias.offset);
-    outputs[output] = base.as_strided(values(alias.sizes, size_value), values(alias.strides, size_value),
-                                      base.storage_offset() + offset);
+    const bool detached = !plan.tracked.empty() && !plan.tracked[output];
+    outputs[output] = (detached ? base.detach() : base).as_strided(values(alias.sizes, size_value),
+                                                                   values(alias.strides, size_value),
+                                                                   base.storage_offset() + offset);
   }
 }
 

@@ -21,6 +21,7 @@ struct OutputPlan {
   std::vector<graph::OutputAlias> aliases;
   std::vector<graph::Mutation> mutations;    // values are not used here
   std::vector<InputBinding::Kind> inputs;    // of each graph input
+  std::vector<bool> tracked;                 // by autograd, per output asked for; empty: no gradients in this region
   int64_t n_outputs = 0;                     // asked for by the caller; graph outputs beyond are bases of aliases
 };
 

@@ -92,7 +92,7 @@ struct RunState {
   ~RunState() { if (arena != nullptr) release_block(arena); }
 };
 
-class ProgramExecutor final : public Executable {
+class ProgramExecutor final : public GraphProgram {
  public:
   ProgramExecutor(const schedule::Program& program, std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
                   const GraphContext& context)
@@ -143,6 +143,17 @@ class ProgramExecutor final : public Executable {
       set_python_error();
       return false;
     }
+  }
+
+  void run_tensors(std::span<const at::Tensor> bound, std::vector<at::Tensor>& outputs) override {
+    std::unique_ptr<RunState> state(idle_.exchange(nullptr, std::memory_order_acquire));
+    if (!state) state = make_state();
+    for (auto [input, buffer] : input_buffers_) set_input(buffer, bound[static_cast<size_t>(input)], *state);
+    if (!sizes_.is_static()) sizes_.evaluate(bound, state->sizes.data());
+    execute(*state);
+    outputs = std::move(state->outputs);
+    clear(*state);
+    delete idle_.exchange(state.release(), std::memory_order_release);
   }
 
  private:
@@ -250,37 +261,42 @@ class ProgramExecutor final : public Executable {
   bool run_with(RunState& s, PyObject* const* inputs, PyObject** outputs) {
     for (auto [input, buffer] : input_buffers_) {
       const InputBinding& binding = bindings_[static_cast<size_t>(input)];
-      at::Tensor& t = s.tensors[static_cast<size_t>(buffer)];
       if (binding.kind == InputBinding::Kind::Tensor) {
-        t = unpack(inputs[binding.caller]);
+        set_input(buffer, unpack(inputs[binding.caller]), s);
       } else {
-        t = bind(binding, binding.caller < 0 ? at::Tensor() : unpack(inputs[binding.caller]));
+        set_input(buffer, bind(binding, binding.caller < 0 ? at::Tensor() : unpack(inputs[binding.caller])), s);
       }
-      s.pointers[static_cast<size_t>(buffer)] = static_cast<char*>(const_cast<void*>(t.const_data_ptr()));
     }
     if (!sizes_.is_static()) evaluate_sizes(s, inputs);
     if (!simple_outputs_)
       for (size_t i = 0; i < bindings_.size(); ++i)
         if (bindings_[i].caller >= 0) s.callers[i] = unpack(inputs[bindings_[i].caller]);
-    std::vector<at::Tensor>& results = s.outputs;
-    results.resize(outputs_.size());
     s.same_input.assign(outputs_.size(), -1);
     GilRelease scope(heavy_);
-    {
-      at::AutoDispatchBelowADInplaceOrView below_autograd;
-      c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-      allocate(s);
-      for (size_t i = 0; i < steps_.size(); ++i) {
-        std::visit([&](const auto& step) { run_step(step, s); }, steps_[i]);
-        if (!release_.empty()) release_after(static_cast<int32_t>(i), s);
-      }
-      if (s.error != 0) raise(static_cast<KernelError>(s.error));
-      for (size_t i = 0; i < outputs_.size(); ++i)
-        if (outputs_[i].at.buffer >= 0) results[i] = owning_tensor(outputs_[i], s);
-    }
-    if (!simple_outputs_) finish(s, s.callers, results, s.same_input);
+    execute(s);
+    if (!simple_outputs_) finish(s, s.callers, s.outputs, s.same_input);
     scope.acquire();
-    return give_outputs(inputs, bindings_, results, s.same_input, plan_.n_outputs, outputs);
+    return give_outputs(inputs, bindings_, s.outputs, s.same_input, plan_.n_outputs, outputs);
+  }
+
+  static void set_input(int32_t buffer, const at::Tensor& tensor, RunState& s) {
+    s.pointers[static_cast<size_t>(buffer)] = static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
+    s.tensors[static_cast<size_t>(buffer)] = tensor;
+  }
+
+  // Inputs and sizes are set; fills s.outputs.
+  void execute(RunState& s) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    allocate(s);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      std::visit([&](const auto& step) { run_step(step, s); }, steps_[i]);
+      if (!release_.empty()) release_after(static_cast<int32_t>(i), s);
+    }
+    if (s.error != 0) raise(static_cast<KernelError>(s.error));
+    s.outputs.resize(outputs_.size());
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (outputs_[i].at.buffer >= 0) s.outputs[i] = owning_tensor(outputs_[i], s);
   }
 
   void evaluate_sizes(RunState& s, PyObject* const* inputs) {
@@ -504,7 +520,7 @@ class ProgramExecutor final : public Executable {
 
 }  // namespace
 
-std::shared_ptr<Executable> make_program_executor(const schedule::Program& program,
+std::shared_ptr<GraphProgram> make_program_executor(const schedule::Program& program,
                                                   std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
                                                   const GraphContext& context) {
   return std::make_shared<ProgramExecutor>(program, std::move(kernels), graph, context);

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "braze/jit/jit.h"
+#include "braze/runtime/graph_program.h"
 #include "braze/runtime/inputs.h"
 #include "braze/schedule/program.h"
-#include "braze/support/executable.h"
 
 namespace braze::runtime {
 
 // kernels[i] is the machine code of program.kernels[i]. The graph is read only here, not kept.
-std::shared_ptr<Executable> make_program_executor(const schedule::Program& program,
+std::shared_ptr<GraphProgram> make_program_executor(const schedule::Program& program,
                                                   std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
                                                   const GraphContext& context);
 

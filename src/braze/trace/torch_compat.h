@@ -4,12 +4,16 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/DispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/version.h>
 
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeinfo>
+#include <utility>
 
 #if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11
 #error "braze needs torch 2.11 or newer"
@@ -53,6 +57,17 @@ inline bool has_lossy_view(const at::FunctionalTensorWrapper& wrapper) {
     if (type.find("expand_") != type.npos || type.find("unfold_") != type.npos) return true;
   }
   return false;
+}
+
+// A node of libtorch's autograd graph. Nodes are held by shared_ptr in some versions, by intrusive_ptr in others.
+template <class T, class... Args>
+auto make_autograd_node(Args&&... args) {
+  using Pointer = decltype(torch::autograd::Edge::function);
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
+    return std::shared_ptr<T>(new T(std::forward<Args>(args)...), [](T* node) { deleteNode(node); });
+  } else {
+    return c10::make_intrusive<T>(std::forward<Args>(args)...);
+  }
 }
 
 }  // namespace braze::trace

@@ -1,0 +1,29 @@
+// Runs a joint graph node by node under autograd, so that its gradients can be differentiated again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "braze/graph/graph.h"
+#include "braze/runtime/inputs.h"
+
+namespace braze::runtime {
+
+class DifferentiableReplay {
+ public:
+  virtual ~DifferentiableReplay() = default;
+  // inputs: one tensor per graph input, with the history that gradients shall reach. Gives the graph's outputs from
+  // number n_forward on. Needs grad mode; throws what operators throw.
+  virtual std::vector<at::Tensor> run(std::span<const at::Tensor> inputs) const = 0;
+};
+
+std::unique_ptr<DifferentiableReplay> make_differentiable_replay(std::shared_ptr<const graph::Graph> joint,
+                                                                 const GraphContext& context);
+
+// Whether a node draws random numbers.
+bool draws_random_numbers(const graph::Graph& graph);
+
+}  // namespace braze::runtime
