@@ -12,12 +12,15 @@
 #include "braze/loop/layout.h"
 #include "braze/loop/loop_ir.h"
 #include "braze/module/counters.h"
+#include "braze/partition/partition.h"
 #include "braze/rewrite/pass_manager.h"
 #include "braze/runtime/gil.h"
 #include "braze/runtime/graph_executor.h"
 #include "braze/runtime/library.h"
 #include "braze/runtime/program_executor.h"
+#include "braze/runtime/training_executor.h"
 #include "braze/schedule/program.h"
+#include "braze/support/check.h"
 #include "braze/support/log.h"
 #include "braze/trace/compiler.h"
 
@@ -144,47 +147,159 @@ Result<Machine> make_machine_code(const graph::Graph& graph, const PipelineOptio
   return Machine{std::move(program), std::move(kernels)};
 }
 
-Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> owned, const trace::GraphContext& context) {
-  const Clock::time_point begin = Clock::now();
-  static const PipelineOptions kDefaults;
-  const PipelineOptions& options = current_options == nullptr ? kDefaults : *current_options;
-  std::shared_ptr<graph::Graph> graph = std::move(owned);
-  PhaseReport report{.name = graph->name, .nodes = static_cast<int64_t>(graph->size())};
-  PhaseClock clock(report);
-  if (log_enabled(Topic::kGraph)) log_text(Topic::kGraph, "captured graph", graph::print(*graph));
+// One compilation: its options, and what it reports.
+struct Compilation {
+  PipelineOptions options;
+  std::string backend;
+  PhaseReport report;
+  PhaseClock clock{report};
+  std::vector<std::string> opaque;        // operators that run as opaque calls
 
-  std::shared_ptr<Executable> executable;
+  bool makes_kernels() const { return backend == "braze"; }
+  void finish(double& total_ms) {
+    clock.done("runtime");
+    for (const std::string& name : opaque) counters().fallbacks[name]++;
+    if (log_enabled(Topic::kPerf)) log(Topic::kPerf, report_text(report));
+    for (const auto& [phase, ms] : report.phases) total_ms += ms;
+    auto& reports = phase_reports();
+    reports.push_back(std::move(report));
+    if (reports.size() > 100) reports.erase(reports.begin());
+  }
+};
+
+// Code for a graph whose passes have run; `original` runs through ATen if no code can be made. Needs the GIL.
+std::shared_ptr<runtime::GraphProgram> make_program(const graph::Graph& graph,
+                                                    std::shared_ptr<const graph::Graph> original,
+                                                    const trace::GraphContext& context, Compilation& compilation) {
+  runtime::GilRelease without_gil(true);   // the pipeline knows no Python: other threads may run meanwhile
+  if (log_enabled(Topic::kGraph)) log_text(Topic::kGraph, "graph after the passes", graph::print(graph));
   std::vector<std::string> opaque;
-  if (context.backend == "eager" || context.backend == "aot_eager") {
-    executable = runtime::make_graph_executor(graph, context);
-  } else {
+  Result<Machine> machine = make_machine_code(graph, compilation.options, compilation.report, opaque, compilation.clock);
+  without_gil.acquire();
+  if (machine.ok()) {
+    compilation.opaque.insert(compilation.opaque.end(), opaque.begin(), opaque.end());
+    return runtime::make_program_executor(machine->program, std::move(machine->kernels), graph, context);
+  }
+  warn_once("a graph runs through ATen, since no code could be made for it: " + machine.why().reason);
+  for (const graph::Node* node : original->nodes) compilation.opaque.push_back(node->op->name);
+  return runtime::make_graph_executor(std::move(original), context);
+}
+
+std::shared_ptr<Executable> compile_inference(std::shared_ptr<graph::Graph> graph, const trace::GraphContext& context,
+                                              Compilation& compilation) {
+  if (!compilation.makes_kernels()) return runtime::make_graph_executor(std::move(graph), context);
+  const std::shared_ptr<graph::Graph> original = graph::clone(*graph);
+  {
+    runtime::GilRelease without_gil(true);
+    optimize(*graph, compilation.options, compilation.clock);
+  }
+  return make_program(*graph, original, context, compilation);
+}
+
+// The forward graph gives values alone: what aliases is made and what changes is written by the training executor.
+// Fills in where new contents are found.
+void return_contents(graph::Graph& forward, runtime::TrainingPlan& plan) {
+  for (const graph::OutputAlias& alias : forward.aliases) forward.outputs[static_cast<size_t>(alias.output)] = nullptr;
+  for (const graph::Mutation& mutation : forward.mutations) {
+    const auto found = std::find(forward.outputs.begin(), forward.outputs.end(), mutation.value);
+    plan.new_contents.push_back(static_cast<int32_t>(found - forward.outputs.begin()));
+    if (found == forward.outputs.end()) forward.outputs.push_back(mutation.value);
+  }
+  forward.aliases.clear();
+  forward.mutations.clear();
+}
+
+runtime::TrainingPlan training_plan(const graph::Graph& joint, const trace::GraphContext& context,
+                                    const partition::Partitioned& parts) {
+  using Kind = runtime::TrainingPlan::BackwardInput::Kind;
+  runtime::TrainingPlan plan;
+  plan.joint = *context.joint;
+  plan.outputs.aliases = joint.aliases;
+  plan.outputs.mutations = joint.mutations;
+  plan.outputs.tracked = context.joint->tracked;
+  plan.outputs.n_outputs = static_cast<int64_t>(context.n_outputs);
+  for (size_t i = 0; i < parts.forward->inputs.size(); i++) {
+    plan.inputs.push_back(context.inputs[i]);
+    plan.outputs.inputs.push_back(context.inputs[i].kind);
+  }
+  for (const partition::BackwardInput& input : parts.backward_inputs) {
+    switch (input.kind) {
+      case partition::BackwardInput::Kind::ForwardInput: plan.backward_inputs.push_back({Kind::Input, input.index}); break;
+      case partition::BackwardInput::Kind::SavedOutput: plan.backward_inputs.push_back({Kind::Output, input.index}); break;
+      case partition::BackwardInput::Kind::Tangent: {
+        const auto& tangents = context.joint->tangents;
+        const auto found = std::find_if(tangents.begin(), tangents.end(), [&](const auto& t) { return t.input == input.index; });
+        CHECK(found != tangents.end());
+        plan.backward_inputs.push_back({Kind::Tangent, static_cast<int32_t>(found - tangents.begin())});
+      }
+    }
+  }
+  plan.backward_sizes = parts.backward->size_inputs;
+  return plan;
+}
+
+// The backward pass gets its tensors directly, one for each input.
+trace::GraphContext backward_context(const graph::Graph& backward, const trace::GraphContext& joint) {
+  trace::GraphContext context;
+  for (size_t i = 0; i < backward.inputs.size(); i++)
+    context.inputs.push_back({trace::InputBinding::Kind::Tensor, static_cast<int32_t>(i), {}});
+  context.objects = joint.objects;
+  context.n_outputs = backward.outputs.size();
+  context.backend = joint.backend;
+  return context;
+}
+
+Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Graph> graph,
+                                                     const trace::GraphContext& context, Compilation& compilation) {
+  const std::shared_ptr<const graph::Graph> joint = graph::clone(*graph);
+  partition::Partitioned parts;
+  {
+    runtime::GilRelease without_gil(true);
+    if (compilation.makes_kernels()) optimize(*graph, compilation.options, compilation.clock);
+    TRY(parts, partition::partition(*graph, context.joint->n_forward));
+    compilation.clock.done("partition");
+  }
+  runtime::TrainingPlan plan = training_plan(*graph, context, parts);
+  return_contents(*parts.forward, plan);
+  trace::GraphContext forward_context = context;
+  forward_context.inputs = plan.inputs;
+  forward_context.n_outputs = parts.forward->outputs.size();
+  forward_context.joint.reset();
+  const std::shared_ptr<const graph::Graph> forward = std::move(parts.forward), backward = std::move(parts.backward);
+  const auto make = [](std::shared_ptr<const graph::Graph> part, const trace::GraphContext& its_context, Compilation& work) {
+    return work.makes_kernels() ? make_program(*part, part, its_context, work)
+                                : runtime::make_graph_executor(std::move(part), its_context);
+  };
+  const runtime::MakeBackward make_backward = [make, backward, its_context = backward_context(*backward, context),
+                                               options = compilation.options, backend = compilation.backend] {
+    Compilation work{options, backend, {.name = backward->name + " backward", .nodes = static_cast<int64_t>(backward->size())}};
+    std::shared_ptr<runtime::GraphProgram> program = make(backward, its_context, work);
+    double ms = 0;
+    work.finish(ms);
+    return program;
+  };
+  return runtime::make_training_executor(std::move(plan), make(forward, forward_context, compilation), *forward,
+                                         make_backward, joint, context);
+}
+
+Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> owned, const trace::GraphContext& context) {
+  std::shared_ptr<graph::Graph> graph = std::move(owned);
+  Compilation compilation{current_options == nullptr ? PipelineOptions() : *current_options, context.backend,
+                          {.name = graph->name, .nodes = static_cast<int64_t>(graph->size())}};
+  if (log_enabled(Topic::kGraph)) log_text(Topic::kGraph, "captured graph", graph::print(*graph));
+  if (compilation.makes_kernels()) {
     if (const std::string device = foreign_device(*graph); !device.empty()) {
       warn_once("no kernels are made for " + device + " yet: calls on it run eagerly");
       return Unsupported{"tensors on " + device + ", for which braze makes no kernels", "move the tensors to the CPU"};
     }
-    // The pipeline knows no Python: other threads may run meanwhile.
-    runtime::GilRelease without_gil(true);
-    const std::shared_ptr<graph::Graph> original = graph::clone(*graph);   // runs through ATen if a kernel can't be made
-    optimize(*graph, options, clock);
-    if (log_enabled(Topic::kGraph)) log_text(Topic::kGraph, "graph after the passes", graph::print(*graph));
-    Result<Machine> machine = make_machine_code(*graph, options, report, opaque, clock);
-    without_gil.acquire();
-    if (machine.ok()) {
-      executable = runtime::make_program_executor(machine->program, std::move(machine->kernels), *graph, context);
-    } else {
-      warn_once("a graph runs through ATen, since no code could be made for it: " + machine.why().reason);
-      opaque.clear();
-      for (const graph::Node* node : original->nodes) opaque.push_back(node->op->name);
-      executable = runtime::make_graph_executor(original, context);
-    }
   }
-  clock.done("runtime");
-  for (const std::string& name : opaque) counters().fallbacks[name]++;
-  if (log_enabled(Topic::kPerf)) log(Topic::kPerf, report_text(report));
-  auto& reports = phase_reports();
-  reports.push_back(std::move(report));
-  if (reports.size() > 100) reports.erase(reports.begin());
-  pipeline_ms += ms_since(begin);
+  std::shared_ptr<Executable> executable;
+  if (context.joint && !context.joint->tangents.empty()) {
+    TRY(executable, compile_training(std::move(graph), context, compilation));
+  } else {
+    executable = compile_inference(std::move(graph), context, compilation);
+  }
+  compilation.finish(pipeline_ms);
   return executable;
 }
 

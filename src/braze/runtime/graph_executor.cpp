@@ -30,6 +30,7 @@ class GraphExecutor final : public GraphProgram {
     plan_.aliases = graph_->aliases;
     plan_.mutations = graph_->mutations;
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
+    if (context.joint) plan_.tracked = context.joint->tracked;
     for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
     number_values();
     alias_slots_ = alias_size_slots(plan_, sizes_);
@@ -61,20 +62,22 @@ class GraphExecutor final : public GraphProgram {
     }
   }
 
-  void run_tensors(std::span<const at::Tensor> bound, std::vector<at::Tensor>& outputs) override {
+  void run_tensors(std::span<const at::Tensor> bound, std::span<const int64_t> size_inputs,
+                   std::vector<at::Tensor>& outputs) override {
     std::vector<at::Tensor> values(bound.begin(), bound.end());
     values.resize(n_values_);
     std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
-    execute(values, size_values);
+    execute(values, size_values, size_inputs);
     take_outputs(values, outputs);
   }
 
  private:
   // The first values are the bound inputs.
-  void execute(std::vector<at::Tensor>& values, std::vector<int64_t>& size_values) const {
+  void execute(std::vector<at::Tensor>& values, std::vector<int64_t>& size_values,
+               std::span<const int64_t> size_inputs = {}) const {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    sizes_.evaluate({values.data(), bindings_.size()}, size_values.data());
+    sizes_.evaluate({values.data(), bindings_.size()}, size_values.data(), size_inputs);
     for (const Step& step : steps_) run_step(step, values, size_values.data());
   }
 

@@ -105,6 +105,7 @@ class ProgramExecutor final : public GraphProgram {
     CHECK(kernels_.size() == program.kernels.size());
     plan_.aliases = graph.aliases;
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
+    if (context.joint) plan_.tracked = context.joint->tracked;
     for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
     for (const schedule::BufferPlan& buffer : program.buffers) buffers_.push_back(make_buffer(buffer));
     for (size_t i = 0; i < program.buffers.size(); ++i)
@@ -145,11 +146,12 @@ class ProgramExecutor final : public GraphProgram {
     }
   }
 
-  void run_tensors(std::span<const at::Tensor> bound, std::vector<at::Tensor>& outputs) override {
+  void run_tensors(std::span<const at::Tensor> bound, std::span<const int64_t> size_inputs,
+                   std::vector<at::Tensor>& outputs) override {
     std::unique_ptr<RunState> state(idle_.exchange(nullptr, std::memory_order_acquire));
     if (!state) state = make_state();
     for (auto [input, buffer] : input_buffers_) set_input(buffer, bound[static_cast<size_t>(input)], *state);
-    if (!sizes_.is_static()) sizes_.evaluate(bound, state->sizes.data());
+    if (!sizes_.is_static()) sizes_.evaluate(bound, state->sizes.data(), size_inputs);
     execute(*state);
     outputs = std::move(state->outputs);
     clear(*state);

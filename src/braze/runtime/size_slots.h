@@ -20,12 +20,12 @@ class SizeSlots {
   int slot(graph::Expr e);                         // also for constants
   bool is_static() const { return reads_.empty(); }
   int count() const { return program_.slots(); }
-  // tensors: the bound graph inputs; values: count() entries.
-  void evaluate(std::span<const at::Tensor> tensors, int64_t* values) const;
+  // tensors: the bound graph inputs; values: count() entries; size_inputs: one value per Graph::size_inputs.
+  void evaluate(std::span<const at::Tensor> tensors, int64_t* values, std::span<const int64_t> size_inputs = {}) const;
   static int64_t value(Ref ref, const int64_t* values) { return ref.slot < 0 ? ref.constant : values[ref.slot]; }
 
  private:
-  struct Read { int32_t input; int32_t dim; };     // symbol number i is tensors[input].size(dim)
+  struct Read { int32_t input; int32_t dim; };     // symbol number i is tensors[input].size(dim), or a size input
   static std::vector<graph::Expr> symbols_of(const graph::Graph& graph, std::vector<Read>& reads);
   std::vector<Read> reads_;
   sym::SizeProgram program_;

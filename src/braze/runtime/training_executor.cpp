@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "braze/runtime/differentiable_replay.h"
@@ -36,6 +37,7 @@ struct Region {
   bool random = false;                         // the joint graph draws random numbers
   std::vector<bool> is_primal, is_written;     // per graph input: gradients depend on it; the forward pass writes it
   std::vector<int32_t> tangent_inputs;         // of the joint graph, per tangent (-1: unused)
+  std::vector<std::vector<size_t>> depends;    // per gradient: the tangents that it depends on
 
   std::shared_ptr<GraphProgram> backward() {
     std::call_once(made_, [&] {
@@ -108,6 +110,8 @@ class RegionBackward final : public torch::autograd::Node {
     }
   }
 
+  void save_sizes(std::vector<int64_t> sizes) { sizes_ = std::move(sizes); }
+
   // The inputs as they were before the call, for a backward pass that is differentiated.
   void save_primals(std::span<const at::Tensor> callers, std::vector<at::Tensor> written, at::Tensor random_state) {
     for (size_t i = 0; i < callers.size(); ++i)
@@ -119,7 +123,13 @@ class RegionBackward final : public torch::autograd::Node {
     const std::lock_guard lock(mutex_);
     std::vector<at::Tensor> tangents;
     for (size_t i = 0; i < layouts_.size(); ++i) tangents.push_back(tangent(gradients[i], i));
-    return c10::GradMode::is_enabled() ? differentiable_gradients(tangents) : this->gradients(tangents);
+    variable_list results = c10::GradMode::is_enabled() ? differentiable_gradients(tangents) : this->gradients(tangents);
+    // As in eager, an input has no gradient if no result that depends on it took part.
+    for (size_t i = 0; i < results.size(); ++i) {
+      const std::vector<size_t>& depends = region_->depends[i];
+      if (!depends.empty() && std::none_of(depends.begin(), depends.end(), [&](size_t t) { return gradients[t].defined(); })) results[i].reset();
+    }
+    return results;
   }
 
   void release_variables() override {
@@ -153,12 +163,14 @@ class RegionBackward final : public torch::autograd::Node {
       }
     }
     variable_list results;
-    region_->backward()->run_tensors(bound, results);
+    region_->backward()->run_tensors(bound, sizes_, results);
     return results;
   }
 
   variable_list differentiable_gradients(std::span<const at::Tensor> tangents) {
     const TrainingPlan& plan = region_->plan;
+    TORCH_CHECK(plan.joint.no_double_backward.empty(), "braze: the backward pass of this compiled region can't be "
+                "differentiated: ", plan.joint.no_double_backward, "; run the function without braze.compile to do so");
     std::vector<at::Tensor> inputs(region_->joint->inputs.size());
     for (size_t i = 0; i < plan.inputs.size(); ++i) {
       const at::Tensor primal = primals_[i].unpack();
@@ -197,13 +209,16 @@ class RegionBackward final : public torch::autograd::Node {
   std::vector<SavedVariable> primals_;     // one per graph input of the forward graph
   std::vector<Layout> layouts_;            // of the tangents
   std::vector<at::TensorOptions> options_;
+  std::vector<int64_t> sizes_;             // the backward graph's size inputs
   at::Tensor random_state_;
 };
 
 class TrainingExecutor final : public Executable {
  public:
-  TrainingExecutor(std::shared_ptr<Region> region, const graph::Graph& joint) : region_(std::move(region)), sizes_(joint) {
+  TrainingExecutor(std::shared_ptr<Region> region, const graph::Graph& forward)
+      : region_(std::move(region)), sizes_(forward) {
     alias_slots_ = alias_size_slots(region_->plan.outputs, sizes_);
+    for (graph::Expr e : region_->plan.backward_sizes) backward_sizes_.push_back(sizes_.ref(e));
   }
 
   int64_t n_outputs() const override { return region_->plan.outputs.n_outputs; }
@@ -245,14 +260,18 @@ class TrainingExecutor final : public Executable {
       const std::lock_guard lock(generator.mutex());
       random_state = generator.get_state();
     }
-    region_->forward->run_tensors(bound, results);
+    std::vector<int64_t> sizes(static_cast<size_t>(sizes_.count())), backward_sizes;
+    sizes_.evaluate(bound, sizes.data());
+    for (SizeSlots::Ref ref : backward_sizes_) backward_sizes.push_back(SizeSlots::value(ref, sizes.data()));
+    region_->forward->run_tensors(bound, {}, results);
     auto node = trace::make_autograd_node<RegionBackward>(region_, torch::autograd::collect_next_edges(differentiated));
     for (const trace::JointPlan::Tangent& tangent : plan.joint.tangents)
       torch::autograd::set_history(results[static_cast<size_t>(tangent.output)], node);
     share_versions(results);
     node->save(callers, results);
+    node->save_sizes(std::move(backward_sizes));
     node->save_primals(callers, std::move(written), std::move(random_state));
-    finish(callers, bound, results, same_input);
+    finish(callers, sizes, results, same_input);
   }
 
   // A saved value in the memory of a result must notice when the result is written.
@@ -266,14 +285,12 @@ class TrainingExecutor final : public Executable {
     }
   }
 
-  void finish(std::span<const at::Tensor> callers, std::span<const at::Tensor> bound, std::vector<at::Tensor>& results,
+  void finish(std::span<const at::Tensor> callers, std::span<const int64_t> sizes, std::vector<at::Tensor>& results,
               std::vector<int32_t>& same_input) const {
     const TrainingPlan& plan = region_->plan;
-    std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
-    sizes_.evaluate(bound, size_values.data());
     std::vector<at::Tensor> new_values;
     for (int32_t output : plan.new_contents) new_values.push_back(results[static_cast<size_t>(output)]);
-    const SizeValue size_value = [&](graph::Expr e) { return size_values[static_cast<size_t>(alias_slots_.at(e))]; };
+    const SizeValue size_value = [&](graph::Expr e) { return sizes[static_cast<size_t>(alias_slots_.at(e))]; };
     same_input.resize(results.size(), -1);
     finish_outputs(plan.outputs, callers, new_values, size_value, results, same_input);
   }
@@ -281,6 +298,7 @@ class TrainingExecutor final : public Executable {
   std::shared_ptr<Region> region_;
   SizeSlots sizes_;
   AliasSizeSlots alias_slots_;
+  std::vector<SizeSlots::Ref> backward_sizes_;
 };
 
 // Whether each graph input has a part in the gradients.
@@ -297,10 +315,42 @@ std::vector<bool> primals_of(const graph::Graph& joint, size_t n_forward) {
   return out;
 }
 
+// For each gradient the tangents that it depends on.
+std::vector<std::vector<size_t>> dependences(const graph::Graph& joint, const trace::JointPlan& plan) {
+  std::unordered_map<const graph::Value*, std::vector<bool>> of;
+  for (size_t t = 0; t < plan.tangents.size(); ++t) {
+    if (plan.tangents[t].input < 0) continue;
+    std::vector<bool>& own = of[joint.inputs[static_cast<size_t>(plan.tangents[t].input)]];
+    own.resize(plan.tangents.size());
+    own[t] = true;
+  }
+  for (const graph::Node* node : joint.nodes) {
+    std::vector<bool> all;
+    for (const graph::Argument& argument : node->arguments)
+      graph::for_each_value(argument, [&](graph::Value* v) {
+        const auto found = of.find(v);
+        if (found == of.end()) return;
+        all.resize(plan.tangents.size());
+        for (size_t t = 0; t < all.size(); ++t) all[t] = all[t] || found->second[t];
+      });
+    if (all.empty()) continue;
+    for (const graph::Value* result : node->results) of[result] = all;
+  }
+  std::vector<std::vector<size_t>> out;
+  for (size_t i = plan.n_forward; i < joint.outputs.size(); ++i) {
+    std::vector<size_t>& tangents = out.emplace_back();
+    const auto found = of.find(joint.outputs[i]);
+    if (found == of.end()) continue;
+    for (size_t t = 0; t < found->second.size(); ++t)
+      if (found->second[t]) tangents.push_back(t);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::shared_ptr<Executable> make_training_executor(TrainingPlan plan, std::shared_ptr<GraphProgram> forward,
-                                                   MakeBackward make_backward,
+                                                   const graph::Graph& forward_graph, MakeBackward make_backward,
                                                    std::shared_ptr<const graph::Graph> joint,
                                                    const GraphContext& context) {
   CHECK(context.joint.has_value());
@@ -310,13 +360,14 @@ std::shared_ptr<Executable> make_training_executor(TrainingPlan plan, std::share
     region->is_written[static_cast<size_t>(mutation.input)] = true;
   for (const trace::JointPlan::Tangent& tangent : plan.joint.tangents) region->tangent_inputs.push_back(tangent.input);
   region->is_primal = primals_of(*joint, context.joint->n_forward);
+  region->depends = dependences(*joint, *context.joint);
   region->random = draws_random_numbers(*joint);
   region->plan = std::move(plan);
   region->forward = std::move(forward);
   region->make_backward = std::move(make_backward);
   region->context = context;
-  region->joint = joint;
-  return std::make_shared<TrainingExecutor>(std::move(region), *joint);
+  region->joint = std::move(joint);
+  return std::make_shared<TrainingExecutor>(std::move(region), forward_graph);
 }
 
 }  // namespace braze::runtime

@@ -22,14 +22,16 @@ struct TrainingPlan {
     int32_t index;
   };
   std::vector<BackwardInput> backward_inputs;
+  std::vector<graph::Expr> backward_sizes;   // the backward graph's size inputs, over the symbols of the joint graph
 };
 
 // Makes the backward program at the first backward pass; called once, with the GIL.
 using MakeBackward = std::function<std::shared_ptr<GraphProgram>()>;
 
-// joint: the whole joint graph as it was traced, for backward passes that are differentiated themselves.
+// forward_graph: what `forward` runs; read only here. joint: the whole joint graph as it was traced, for backward passes
+// that are differentiated themselves.
 std::shared_ptr<Executable> make_training_executor(TrainingPlan plan, std::shared_ptr<GraphProgram> forward,
-                                                   MakeBackward make_backward,
+                                                   const graph::Graph& forward_graph, MakeBackward make_backward,
                                                    std::shared_ptr<const graph::Graph> joint,
                                                    const GraphContext& context);
 
