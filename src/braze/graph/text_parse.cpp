@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "braze/graph/regions.h"
 #include "braze/graph/text.h"
 #include "braze/graph/type_rules.h"
 
@@ -425,6 +426,10 @@ class Parser {
         last_ordered_ = node;
       } else if (accept("!recompute")) {
         node->tags |= kRecompute;
+        if (accept("(")) {
+          node->tags |= static_cast<uint32_t>(integer()) << kRegionShift;
+          expect(")");
+        }
       } else if (accept("!backward")) {
         node->tags |= kBackward;
       } else if (accept("!no_grad")) {

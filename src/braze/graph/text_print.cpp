@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "braze/graph/regions.h"
 #include "braze/graph/text.h"
 #include "braze/support/check.h"
 
@@ -164,7 +165,8 @@ class Printer {
       separator = ", ";
     }
     if (node.order_after != nullptr || node.op->has(kRandom) || node.op->has(kSideEffect)) out_ += " !order";
-    if ((node.tags & kRecompute) != 0) out_ += " !recompute";
+    if ((node.tags & kRecompute) != 0)
+      out_ += region_of(node) == 0 ? " !recompute" : " !recompute(" + std::to_string(region_of(node)) + ")";
     if ((node.tags & kBackward) != 0) out_ += " !backward";
     if ((node.tags & kNoGrad) != 0) out_ += " !no_grad";
     if (options_.origins && !node.origin.empty()) out_ += "  # " + node.origin;

@@ -52,8 +52,19 @@ bool is_transcendental(OpId id) {
   switch (id) {
     case OpId::exp: case OpId::log: case OpId::tanh: case OpId::sigmoid: case OpId::erf: case OpId::gelu:
     case OpId::silu: case OpId::mish: case OpId::softplus: case OpId::elu: case OpId::sin: case OpId::cos:
-    case OpId::pow_Tensor_Tensor: case OpId::pow_Scalar: case OpId::log1p: case OpId::expm1: case OpId::_softmax:
-    case OpId::_log_softmax:
+    case OpId::pow_Tensor_Tensor: case OpId::pow_Scalar: case OpId::log1p: case OpId::expm1:
+      return true;
+    default: return false;
+  }
+}
+
+// Index maps and selections: like arithmetic, they may be fused.
+bool moves_elements(OpId id) {
+  switch (id) {
+    case OpId::cat: case OpId::stack: case OpId::slice_scatter: case OpId::select_scatter: case OpId::constant_pad_nd:
+    case OpId::tril: case OpId::triu: case OpId::flip: case OpId::roll: case OpId::repeat: case OpId::index_select:
+    case OpId::gather: case OpId::embedding: case OpId::index_Tensor: case OpId::_unsafe_index_Tensor:
+    case OpId::diag_embed: case OpId::slice_backward: case OpId::select_backward:
       return true;
     default: return false;
   }
@@ -106,11 +117,14 @@ int64_t work_of(const sym::ShapeEnv& env, const Node& node) {
 }
 
 int64_t fused_work_of(const sym::ShapeEnv& env, const Node& node) {
-  int64_t bytes = result_bytes(env, node);
-  if (!node.op->has(graph::kPointwise) && !node.op->has(graph::kFactory))
-    for (const graph::Argument& argument : node.arguments)
-      graph::for_each_value(argument, [&](const Value* value) { bytes = std::max(bytes, bytes_of(env, value->type)); });
-  return bytes / (is_transcendental(node.op->id) ? 4 : 16);
+  const int64_t bytes = result_bytes(env, node);
+  if (node.op->has(graph::kPointwise) || node.op->has(graph::kFactory) || moves_elements(node.op->id))
+    return bytes / (is_transcendental(node.op->id) ? 4 : 16);
+  // Reductions and what contains one read everything before the first result is there.
+  int64_t most = bytes;
+  for (const graph::Argument& argument : node.arguments)
+    graph::for_each_value(argument, [&](const Value* value) { most = std::max(most, bytes_of(env, value->type)); });
+  return most;
 }
 
 }  // namespace braze::partition

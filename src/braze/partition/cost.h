@@ -24,7 +24,7 @@ const graph::Value* owner(const graph::Value* value);
 int64_t bytes_of(const sym::ShapeEnv& env, const graph::TensorType& type);
 // Of one run of the node, operands and results in memory.
 int64_t work_of(const sym::ShapeEnv& env, const graph::Node& node);
-// Of a Cheap node whose operands are at hand and whose results are used in registers: arithmetic alone.
+// Of a Cheap node that is fused with what uses it: arithmetic alone, and a pass over the operands for a reduction.
 int64_t fused_work_of(const sym::ShapeEnv& env, const graph::Node& node);
 
 }  // namespace braze::partition

@@ -26,7 +26,9 @@ namespace {
 class Copy {
  public:
   Copy(const Joint& joint, const std::string& name)
-      : joint_(joint), graph_(std::make_unique<Graph>(joint.graph.env, name)), map_(joint.n_ids(), nullptr) {}
+      : joint_(joint), graph_(std::make_unique<Graph>(joint.graph.env, name)), map_(joint.n_ids(), nullptr) {
+    graph_->set_next_id(static_cast<int32_t>(joint.n_ids()));
+  }
 
   Graph& graph() { return *graph_; }
   std::unique_ptr<Graph> take() { return std::move(graph_); }
@@ -55,13 +57,13 @@ class Copy {
     for (const Value* result : node.results) types.push_back(result->type);
     Node* copy = graph_->add_node(node.op, std::move(arguments), std::move(types));
     copy->origin = node.origin;
-    copy->tags = node.tags & ~uint32_t{graph::kBackward | graph::kRecompute};
     // The last node before it, in order of effects, that stands in this graph.
     const Node* before = node.order_after;
     while (before != nullptr && !ordered_.contains(before)) before = before->order_after;
     if (before != nullptr) copy->order_after = ordered_.at(before);
     if (node.order_after != nullptr || is_ordered(node)) ordered_.emplace(&node, copy);
     for (size_t i = 0; i < node.results.size(); ++i) {
+      if (find(node.results[i]) != nullptr) continue;   // run again for its other results; this one was saved
       graph_->set_id(copy->results[i], node.results[i]->id);
       copy->results[i]->name = node.results[i]->name;
       bind(node.results[i], copy->results[i]);
@@ -90,48 +92,9 @@ class Copy {
   std::unordered_map<const Node*, Node*> ordered_;
 };
 
-// What the backward graph takes from the forward pass, and which nodes it computes again.
-struct Plan {
-  std::vector<const Value*> inputs;   // forward inputs, in order
-  std::vector<const Value*> saved;    // in order of production
-  std::vector<bool> again;            // by node number: Forward and Either nodes in the backward graph
-};
-
-Plan plan_of(const Joint& joint, const std::vector<bool>& saved) {
-  Plan plan;
-  plan.again.assign(joint.nodes.size(), false);
-  std::vector<bool> seen(joint.n_ids(), false);
-  std::vector<int32_t> open;
-  const auto need = [&](const Value* value) {
-    const auto id = static_cast<size_t>(value->id);
-    if (seen[id]) return;
-    seen[id] = true;
-    if (value->producer == nullptr) {
-      plan.inputs.push_back(value);
-    } else if (saved[id]) {
-      plan.saved.push_back(value);
-    } else if (const int32_t node = joint.producer(value); !plan.again[static_cast<size_t>(node)]) {
-      plan.again[static_cast<size_t>(node)] = true;
-      open.push_back(node);
-    }
-  };
-  joint.for_each_need(need);
-  while (!open.empty()) {
-    const Node& node = *joint.nodes[static_cast<size_t>(open.back())];
-    open.pop_back();
-    for (const Argument& argument : node.arguments) graph::for_each_value(argument, need);
-  }
-  std::ranges::sort(plan.inputs, {}, &Value::index);
-  std::ranges::sort(plan.saved, [&](const Value* a, const Value* b) {
-    const int32_t x = joint.producer(a), y = joint.producer(b);
-    return x != y ? x < y : a->index < b->index;
-  });
-  return plan;
-}
-
 class Splitter {
  public:
-  Splitter(const Joint& joint, Plan plan)
+  Splitter(const Joint& joint, BackwardPlan plan)
       : joint_(joint), plan_(std::move(plan)), forward_(joint, joint.graph.name + "_forward"),
         backward_(joint, joint.graph.name + "_backward") {}
 
@@ -238,12 +201,10 @@ class Splitter {
       add_backward_input(input, graph::InputKind::Tangent);
       inputs_.push_back({BackwardInput::Kind::Tangent, input->index});
     }
-    for (size_t i = 0; i < joint_.nodes.size(); ++i)
-      if (joint_.sides[i] == Side::Backward) emit(static_cast<int32_t>(i));
+    for (const int32_t node : plan_.order) backward_.add_node(*joint_.nodes[static_cast<size_t>(node)]);
     Graph& backward = backward_.graph();
     for (size_t i = joint_.n_forward; i < joint_.graph.outputs.size(); ++i) {
       const Value* gradient = joint_.graph.outputs[i];
-      if (gradient != nullptr && backward_.find(gradient) == nullptr) emit(joint_.producer(gradient));
       backward.outputs.push_back(gradient == nullptr ? nullptr : backward_.get(gradient));
     }
     backward.size_inputs = free_symbols();
@@ -270,31 +231,6 @@ class Splitter {
     for (const Value* input : joint_.graph.inputs)
       if (joint_.is_tangent(input) && used.contains(input)) out.push_back(input);
     return out;
-  }
-
-  // Copies a node into the backward graph, and before it what it needs and is computed again: as late as possible, so
-  // that it takes memory for the shortest time.
-  void emit(int32_t number) {
-    open_.push_back(number);
-    while (!open_.empty()) {
-      const auto next = static_cast<size_t>(open_.back());
-      if (done_[next]) {
-        open_.pop_back();
-        continue;
-      }
-      const size_t before = open_.size();
-      for (const Argument& argument : joint_.nodes[next]->arguments)
-        graph::for_each_value(argument, [&](const Value* value) {
-          if (backward_.find(value) == nullptr) open_.push_back(joint_.producer(value));
-        });
-      if (open_.size() != before) {
-        std::reverse(open_.begin() + static_cast<std::ptrdiff_t>(before), open_.end());
-        continue;
-      }
-      open_.pop_back();
-      backward_.add_node(*joint_.nodes[next]);
-      done_[next] = true;
-    }
   }
 
   // In the order in which the graph first uses them.
@@ -329,17 +265,15 @@ class Splitter {
   }
 
   const Joint& joint_;
-  Plan plan_;
+  BackwardPlan plan_;
   Copy forward_, backward_;
   std::vector<BackwardInput> inputs_;
-  std::vector<int32_t> open_;
-  std::vector<bool> done_ = std::vector<bool>(joint_.nodes.size(), false);   // copied into the backward graph
 };
 
 }  // namespace
 
 Result<Partitioned> split(const Joint& joint, const std::vector<bool>& saved) {
-  return Splitter(joint, plan_of(joint, saved))();
+  return Splitter(joint, BackwardPlan(joint, saved))();
 }
 
 }  // namespace braze::partition

@@ -1,4 +1,4 @@
-// Builds the two graphs once it is known what is saved.
+// What follows from a set of saved values: the order of the backward pass, the memory that it takes, the two graphs.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,19 @@
 
 namespace braze::partition {
 
-// saved: by value id. Values that the backward pass needs, are not saved and are no inputs are computed again from
-// their operands. Saved values that it then does not need are dropped.
+// What the backward graph takes from the forward pass, and what it runs. `saved` is by value id: values that it needs,
+// that are not saved and are no inputs are computed again, as late as possible, so that they take memory for the
+// shortest time. Saved values that it then does not need are dropped.
+struct BackwardPlan {
+  BackwardPlan(const Joint& joint, const std::vector<bool>& saved);
+  std::vector<const graph::Value*> inputs;   // forward inputs, in order
+  std::vector<const graph::Value*> saved;    // in order of production
+  std::vector<int32_t> order;                // of nodes, by number
+};
+
+// Bytes of saved and of recomputed values that the backward pass holds at once, at most. Saved ones count all the time.
+int64_t peak_of(const Joint& joint, const std::vector<bool>& saved);
+
 Result<Partitioned> split(const Joint& joint, const std::vector<bool>& saved);
 
 }  // namespace braze::partition
