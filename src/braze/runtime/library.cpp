@@ -33,11 +33,10 @@ class MatrixProduct final : public LibraryCall {
 
   std::string name() const override { return batched_ ? "batched matmul" : has_bias_ ? "matmul+bias" : "matmul"; }
 
-  bool accepts(std::span<const StridedData> operands, const StridedData& out) const override {
+  bool accepts(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+    const StridedData& out = outs[0];
     const size_t first = has_bias_ ? 1 : 0;
-    const StridedData& a = operands[first];
-    const size_t rank = a.sizes.size();
-    if (a.sizes[rank - 1] > 1 && a.strides[rank - 1] != 1) return false;
+    const size_t rank = operands[first].sizes.size();
     if (out.sizes[rank - 1] > 1 && out.strides[rank - 1] != 1) return false;
     if (!has_bias_) return true;
     const StridedData& bias = operands[0];
@@ -47,7 +46,8 @@ class MatrixProduct final : public LibraryCall {
     return last == 1 || (last == 2 && (bias.sizes[0] == 1 || bias.strides[0] == 0));
   }
 
-  void run(std::span<const StridedData> operands, const StridedData& out) const override {
+  void run(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+    const StridedData& out = outs[0];
     const size_t first = has_bias_ ? 1 : 0;
     const StridedData &a = operands[first], &b = operands[first + 1];
     const auto floats = [](const StridedData& t) { return reinterpret_cast<float*>(t.data); };
@@ -55,60 +55,109 @@ class MatrixProduct final : public LibraryCall {
     const int64_t m = a.sizes[d], k = a.sizes[d + 1], n = b.sizes[d + 1];
     MatmulEpilogue epilogue;
     if (has_bias_) epilogue.bias = floats(operands[0]);
-    const int64_t batches = batched_ ? a.sizes[0] : 1;
-    for (int64_t i = 0; i < batches; ++i) {
-      const auto at = [&](const StridedData& t) { return floats(t) + (batched_ ? i * t.strides[0] : 0); };
-      matmul(m, n, k, {at(a), a.strides[d], a.strides[d + 1]}, {at(b), b.strides[d], b.strides[d + 1]}, at(out),
-             out.strides[d], epilogue);
-    }
+    const MatmulOperand left{floats(a), a.strides[d], a.strides[d + 1]}, right{floats(b), b.strides[d], b.strides[d + 1]};
+    if (batched_)
+      matmul_batch(a.sizes[0], m, n, k, left, a.strides[0], right, b.strides[0], floats(out), out.strides[1], out.strides[0]);
+    else
+      matmul(m, n, k, left, right, floats(out), out.strides[0], epilogue);
   }
 
  private:
   bool has_bias_, batched_;
 };
 
+AttentionTensor attention_tensor(const StridedData& t) {
+  if (t.sizes.empty()) return {nullptr, 0, 0, 0};   // an unused result
+  return {reinterpret_cast<float*>(t.data), t.strides[0], t.strides[1], t.strides[2]};
+}
+
+// A mask whose missing dimensions and those of size 1 broadcast.
+AttentionMask attention_mask(const StridedData& m) {
+  const size_t rank = m.sizes.size();
+  const auto stride = [&](size_t from_end) {
+    return rank < from_end || m.sizes[rank - from_end] == 1 ? 0 : m.strides[rank - from_end];
+  };
+  return {reinterpret_cast<const float*>(m.data), stride(4), stride(3), stride(2)};
+}
+
+bool accepts_mask(const StridedData& mask, int64_t keys) {
+  const size_t rank = mask.sizes.size();
+  if (rank < 2 || rank > 4 || mask.sizes[rank - 1] != keys) return false;
+  return mask.sizes[rank - 1] == 1 || mask.strides[rank - 1] == 1;
+}
+
+bool has_contiguous_features(const StridedData& t) { return t.sizes[3] <= 1 || t.strides[3] == 1; }
+
+// What attention and its backward pass read off their node.
+struct AttentionOptions {
+  bool causal;
+  std::optional<double> scale;
+  float factor(int64_t features) const {
+    return static_cast<float>(scale.value_or(1.0 / std::sqrt(static_cast<double>(features))));
+  }
+};
+
 // _scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout_p, is_causal, *, attn_mask, scale) with no dropout.
 class FlashAttention final : public LibraryCall {
  public:
-  FlashAttention(bool causal, std::optional<double> scale) : causal_(causal), scale_(scale) {}
+  explicit FlashAttention(AttentionOptions options) : options_(options) {}
 
-  std::string name() const override { return causal_ ? "causal attention" : "attention"; }
+  std::string name() const override { return options_.causal ? "causal attention" : "attention"; }
+  size_t n_results() const override { return 2; }
 
-  bool accepts(std::span<const StridedData> operands, const StridedData& out) const override {
+  bool accepts(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
     for (size_t i = 0; i < 3; ++i)
-      if (operands[i].sizes[3] > 1 && operands[i].strides[3] != 1) return false;
-    if (out.sizes[3] > 1 && out.strides[3] != 1) return false;
+      if (!has_contiguous_features(operands[i])) return false;
+    if (!has_contiguous_features(outs[0])) return false;
     if (operands[0].sizes[1] % operands[1].sizes[1] != 0 || operands[1].sizes[1] != operands[2].sizes[1]) return false;
-    if (operands.size() == 3) return true;
-    const StridedData& mask = operands[3];
-    const size_t rank = mask.sizes.size();
-    if (rank < 2 || rank > 4 || mask.sizes[rank - 1] != operands[1].sizes[2]) return false;
-    return mask.sizes[rank - 1] == 1 || mask.strides[rank - 1] == 1;
+    return operands.size() == 3 || accepts_mask(operands[3], operands[1].sizes[2]);
   }
 
-  void run(std::span<const StridedData> operands, const StridedData& out) const override {
-    const auto tensor = [](const StridedData& t) {
-      return AttentionTensor{reinterpret_cast<float*>(t.data), t.strides[0], t.strides[1], t.strides[2]};
-    };
+  void run(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
     const StridedData &q = operands[0], &k = operands[1], &v = operands[2];
     const AttentionShape shape{q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3]};
-    AttentionMask mask;
-    if (operands.size() == 4) {
-      const StridedData& m = operands[3];
-      const size_t rank = m.sizes.size();
-      // Dimensions that are missing or of size 1 broadcast.
-      const auto stride = [&](size_t from_end) {
-        return rank < from_end || m.sizes[rank - from_end] == 1 ? 0 : m.strides[rank - from_end];
-      };
-      mask = {reinterpret_cast<const float*>(m.data), stride(4), stride(3), stride(2)};
-    }
-    const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(shape.features)));
-    attention(shape, tensor(q), tensor(k), tensor(v), mask, causal_, static_cast<float>(scale), tensor(out));
+    AttentionRows log_sums;
+    if (outs.size() > 1 && outs[1].data != nullptr)
+      log_sums = {reinterpret_cast<float*>(outs[1].data), outs[1].strides[0], outs[1].strides[1], outs[1].strides[2]};
+    attention(shape, attention_tensor(q), attention_tensor(k), attention_tensor(v),
+              operands.size() == 4 ? attention_mask(operands[3]) : AttentionMask(), options_.causal,
+              options_.factor(shape.features), attention_tensor(outs[0]), log_sums);
   }
 
  private:
-  bool causal_;
-  std::optional<double> scale_;
+  AttentionOptions options_;
+};
+
+// ..._backward(grad_out, q, k, v, out, logsumexp, dropout_p, is_causal, *, attn_mask, scale) with no dropout.
+class FlashAttentionBackward final : public LibraryCall {
+ public:
+  explicit FlashAttentionBackward(AttentionOptions options) : options_(options) {}
+
+  std::string name() const override { return "attention backward"; }
+  size_t n_results() const override { return 3; }
+
+  bool accepts(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+    for (size_t i = 0; i < 5; ++i)
+      if (!has_contiguous_features(operands[i])) return false;
+    for (const StridedData& out : outs)
+      if (!out.sizes.empty() && !has_contiguous_features(out)) return false;
+    if (operands[1].sizes[1] != operands[2].sizes[1] || operands[1].sizes[1] != operands[3].sizes[1]) return false;
+    return operands.size() == 6 || accepts_mask(operands[6], operands[2].sizes[2]);
+  }
+
+  void run(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+    const StridedData &q = operands[1], &k = operands[2], &v = operands[3], &rows = operands[5];
+    const AttentionShape shape{q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3]};
+    const AttentionRows log_sums{reinterpret_cast<float*>(rows.data), rows.strides[0], rows.strides[1], rows.strides[2]};
+    attention_backward(shape, attention_tensor(q), attention_tensor(k), attention_tensor(v), attention_tensor(operands[4]),
+                       attention_tensor(operands[0]), log_sums,
+                       operands.size() == 7 ? attention_mask(operands[6]) : AttentionMask(), options_.causal,
+                       options_.factor(shape.features),
+                       {attention_tensor(outs[0]), attention_tensor(outs[1]), attention_tensor(outs[2])});
+  }
+
+ private:
+  AttentionOptions options_;
 };
 
 // convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups) over two dimensions.
@@ -119,7 +168,8 @@ class Convolution final : public LibraryCall {
 
   std::string name() const override { return "convolution"; }
 
-  bool accepts(std::span<const StridedData> operands, const StridedData& out) const override {
+  bool accepts(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+    const StridedData& out = outs[0];
     const StridedData& weight = operands[1];
     int64_t expected = 1;
     for (size_t d = 4; d-- > 0; expected *= weight.sizes[d])
@@ -130,7 +180,8 @@ class Convolution final : public LibraryCall {
     return true;
   }
 
-  void run(std::span<const StridedData> operands, const StridedData& out) const override {
+  void run(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+    const StridedData& out = outs[0];
     const auto image = [](const StridedData& t) {
       return ImageTensor{reinterpret_cast<float*>(t.data), {t.strides[0], t.strides[1], t.strides[2], t.strides[3]}};
     };
@@ -167,12 +218,13 @@ std::unique_ptr<LibraryCall> convolution_call(const graph::Node& node) {
   return std::make_unique<Convolution>(*stride, *padding, *dilation, static_cast<int64_t>(*groups));
 }
 
-std::unique_ptr<LibraryCall> flash_attention(const graph::Node& node) {
+template <class Call>
+std::unique_ptr<LibraryCall> attention_call(const graph::Node& node) {
   if (number(node.argument("dropout_p")) != 0.0) return nullptr;
   const graph::Argument& scale = node.argument("scale");
   if (!scale.is_none() && !number(scale)) return nullptr;
   const graph::Argument& causal = node.argument("is_causal");
-  return std::make_unique<FlashAttention>(causal.is<bool>() ? causal.as<bool>() : number(causal) != 0.0, number(scale));
+  return std::make_unique<Call>(AttentionOptions{causal.is<bool>() ? causal.as<bool>() : number(causal) != 0.0, number(scale)});
 }
 
 }  // namespace
@@ -185,10 +237,12 @@ std::unique_ptr<LibraryCall> find_library_call(const graph::Node& node) {
   if (!floats) return nullptr;
   switch (node.op->id) {
     case OpId::mm: return std::make_unique<MatrixProduct>(false, false);
+    case OpId::bmm: return std::make_unique<MatrixProduct>(false, true);
     case OpId::addmm:
       if (number(node.argument("beta")) != 1.0 || number(node.argument("alpha")) != 1.0) return nullptr;
       return std::make_unique<MatrixProduct>(true, false);
-    case OpId::_scaled_dot_product_flash_attention_for_cpu: return flash_attention(node);
+    case OpId::_scaled_dot_product_flash_attention_for_cpu: return attention_call<FlashAttention>(node);
+    case OpId::_scaled_dot_product_flash_attention_for_cpu_backward: return attention_call<FlashAttentionBackward>(node);
     case OpId::convolution: return convolution_call(node);
     default: return nullptr;   // every other op is ATen's
   }

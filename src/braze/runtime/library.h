@@ -22,10 +22,12 @@ struct StridedData {
 class LibraryCall {
  public:
   virtual ~LibraryCall() = default;
-  // operands: the node's tensors in order; out: its one result. Throws on errors of the data.
-  virtual void run(std::span<const StridedData> operands, const StridedData& out) const = 0;
+  // operands: the node's tensors in order; out: its results (data == nullptr: unused). Throws on errors of the data.
+  virtual void run(std::span<const StridedData> operands, std::span<const StridedData> out) const = 0;
   // False if these strides can't be used: the executor then calls ATen (symbolic strides are known only here).
-  virtual bool accepts(std::span<const StridedData> operands, const StridedData& out) const = 0;
+  virtual bool accepts(std::span<const StridedData> operands, std::span<const StridedData> out) const = 0;
+  // The first so many results of the node can be given.
+  virtual size_t n_results() const { return 1; }
   virtual std::string name() const = 0;
 };
 

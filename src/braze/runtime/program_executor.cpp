@@ -20,8 +20,10 @@
 #include "braze/runtime/parallel.h"
 #include "braze/runtime/python_tensor.h"
 #include "braze/runtime/size_slots.h"
+#include "braze/runtime/step_times.h"
 #include "braze/trace/torch_types.h"
 #include "braze/support/check.h"
+#include "braze/support/log.h"
 
 namespace braze::runtime {
 namespace {
@@ -127,6 +129,7 @@ class ProgramExecutor final : public GraphProgram {
     alias_slots_ = alias_size_slots(plan_, sizes_);
     arena_bytes_ = sizes_.ref(program.arena_bytes);
     simple_outputs_ = plan_.aliases.empty() && plan_.mutations.empty();
+    if (log_enabled(Topic::kPerf)) times_ = std::make_unique<StepTimes>(graph.name, labels(program));
   }
   ~ProgramExecutor() override { delete idle_.load(); }
 
@@ -216,16 +219,32 @@ class ProgramExecutor final : public GraphProgram {
       const schedule::BufferPlan& plan = program.buffers[static_cast<size_t>(result)];
       out.out = make_use({result, plan.sizes, plan.strides, 0}, program);
     }
-    // A row gives one result: the node's first. Any other must be unused.
-    bool only_first = !step.results.empty() && step.results[0] >= 0;
-    for (size_t i = 1; i < step.results.size(); ++i) only_first &= step.results[i] < 0;
-    if (only_first) out.library = find_library_call(*call.node);
+    // A row gives the node's first results. Any other must be unused.
+    out.library = find_library_call(*call.node);
+    size_t used = step.results.size();
+    while (used > 0 && step.results[used - 1] < 0) --used;
+    if (out.library && used > out.library->n_results()) out.library = nullptr;
     heavy_ = true;
     return out;
   }
 
   Step make_step(const schedule::CopyStep& step, const schedule::Program& program) {
     return Copy{make_use(step.from, program), make_use(step.to, program)};
+  }
+
+  std::vector<std::string> labels(const schedule::Program& program) const {
+    std::vector<std::string> out;
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      if (const auto* launch = std::get_if<schedule::LaunchStep>(&program.steps[i])) {
+        out.push_back("kernel" + std::to_string(launch->kernel) + "  " + program.kernels[static_cast<size_t>(launch->kernel)].note);
+      } else if (const auto* call = std::get_if<schedule::CallStep>(&program.steps[i])) {
+        const auto& library = std::get<Call>(steps_[i]).library;
+        out.push_back(program.loops->calls[static_cast<size_t>(call->call)].node->op->name + (library ? "  " + library->name() : ""));
+      } else {
+        out.emplace_back("copy");
+      }
+    }
+    return out;
   }
 
   int32_t input_of(int32_t buffer) const { return buffers_[static_cast<size_t>(buffer)].input; }
@@ -286,14 +305,30 @@ class ProgramExecutor final : public GraphProgram {
     s.tensors[static_cast<size_t>(buffer)] = tensor;
   }
 
+  void run_numbered(size_t i, RunState& s) {
+    std::visit([&](const auto& step) { run_step(step, s); }, steps_[i]);
+    if (!release_.empty()) release_after(static_cast<int32_t>(i), s);
+  }
+
+  void run_timed(RunState& s) {
+    std::vector<StepTimes::Clock::duration> times(steps_.size());
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const StepTimes::Clock::time_point start = StepTimes::Clock::now();
+      run_numbered(i, s);
+      times[i] = StepTimes::Clock::now() - start;
+    }
+    times_->add(times);
+  }
+
   // Inputs and sizes are set; fills s.outputs.
   void execute(RunState& s) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     allocate(s);
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      std::visit([&](const auto& step) { run_step(step, s); }, steps_[i]);
-      if (!release_.empty()) release_after(static_cast<int32_t>(i), s);
+    if (times_) {
+      run_timed(s);
+    } else {
+      for (size_t i = 0; i < steps_.size(); ++i) run_numbered(i, s);
     }
     if (s.error != 0) raise(static_cast<KernelError>(s.error));
     s.outputs.resize(outputs_.size());
@@ -384,26 +419,33 @@ class ProgramExecutor final : public GraphProgram {
   }
 
   bool run_library(const Call& call, RunState& s) const {
-    const auto result = static_cast<size_t>(call.results[0]);
-    const Buffer& planned = buffers_[result];
-    size_t most = 2 * planned.sizes.size();
+    size_t most = 0;
     for (const TensorUse& use : call.operands) most += 2 * use.sizes.size();
+    for (int32_t result : call.results)
+      if (result >= 0) most += 2 * buffers_[static_cast<size_t>(result)].sizes.size();
     s.shapes.clear();
     s.shapes.reserve(most);
     s.strided.clear();
     for (const TensorUse& use : call.operands) s.strided.push_back(strided(use, s, s.shapes));
-    const size_t first = s.shapes.size(), rank = planned.sizes.size();
-    for (const Ref& r : planned.sizes) s.shapes.push_back(value(r, s));
-    for (const Ref& r : planned.strides) s.shapes.push_back(value(r, s));
-    StridedData out{nullptr, {s.shapes.data() + first, rank}, {s.shapes.data() + first + rank, rank}};
-    if (!call.library->accepts(s.strided, out)) return false;
-    if (call.into) {
-      out.data = pointer(call.out->at, s);
-    } else {
-      take_result(call.results[0], empty_output(planned, s), s);
-      out.data = s.pointers[result];
+    const size_t n_operands = s.strided.size(), n_results = std::min(call.library->n_results(), call.results.size());
+    for (size_t i = 0; i < n_results; ++i) {
+      s.strided.push_back({nullptr, {}, {}});
+      if (call.results[i] < 0) continue;
+      const Buffer& planned = buffers_[static_cast<size_t>(call.results[i])];
+      const size_t first = s.shapes.size(), rank = planned.sizes.size();
+      for (const Ref& r : planned.sizes) s.shapes.push_back(value(r, s));
+      for (const Ref& r : planned.strides) s.shapes.push_back(value(r, s));
+      s.strided.back() = {nullptr, {s.shapes.data() + first, rank}, {s.shapes.data() + first + rank, rank}};
     }
-    call.library->run(s.strided, out);
+    const std::span<const StridedData> all(s.strided);
+    if (!call.library->accepts(all.first(n_operands), all.subspan(n_operands))) return false;
+    for (size_t i = 0; i < n_results; ++i) {
+      if (call.results[i] < 0) continue;
+      const auto result = static_cast<size_t>(call.results[i]);
+      if (!call.into) take_result(call.results[i], empty_output(buffers_[result], s), s);
+      s.strided[n_operands + i].data = call.into ? pointer(call.out->at, s) : s.pointers[result];
+    }
+    call.library->run(all.first(n_operands), all.subspan(n_operands));
     return true;
   }
 
@@ -517,6 +559,7 @@ class ProgramExecutor final : public GraphProgram {
   int32_t n_wrappers_ = 0;
   size_t most_params_ = 1, most_sizes_ = 0;
   bool heavy_ = false, simple_outputs_ = true;
+  std::unique_ptr<StepTimes> times_;                 // BRAZE_LOGS=perf
   std::atomic<RunState*> idle_{nullptr};
 };
 

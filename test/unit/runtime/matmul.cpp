@@ -1,5 +1,6 @@
 #include "braze/runtime/cpu/matmul.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -14,7 +15,7 @@ namespace {
 
 struct Case {
   int64_t m, n, k;
-  bool b_transposed, bias, relu;
+  bool a_transposed, b_transposed, bias, relu;
 };
 
 std::vector<float> random_floats(size_t count, std::mt19937& rng) {
@@ -31,13 +32,14 @@ double error_of(const Case& c, std::mt19937& rng) {
                            bias = random_floats(static_cast<size_t>(c.n), rng);
   std::vector<float> out(count(c.m, c.n), 99.0f);
   const MatmulOperand right = c.b_transposed ? MatmulOperand{b.data(), 1, c.k} : MatmulOperand{b.data(), c.n, 1};
-  matmul(c.m, c.n, c.k, {a.data(), c.k, 1}, right, out.data(), c.n, {c.bias ? bias.data() : nullptr, c.relu});
+  const MatmulOperand left = c.a_transposed ? MatmulOperand{a.data(), 1, c.m} : MatmulOperand{a.data(), c.k, 1};
+  matmul(c.m, c.n, c.k, left, right, out.data(), c.n, {c.bias ? bias.data() : nullptr, c.relu});
   double worst = 0;
   for (int64_t i = 0; i < c.m; ++i)
     for (int64_t j = 0; j < c.n; ++j) {
       double want = c.bias ? static_cast<double>(bias[static_cast<size_t>(j)]) : 0.0, scale = 1.0;
       for (int64_t k = 0; k < c.k; ++k) {
-        const double product = static_cast<double>(a[static_cast<size_t>(i * c.k + k)]) *
+        const double product = static_cast<double>(left.data[i * left.row_stride + k * left.column_stride]) *
                                static_cast<double>(right.data[k * right.row_stride + j * right.column_stride]);
         want += product;
         scale += std::fabs(product);
@@ -56,11 +58,26 @@ TEST_CASE("products of every shape class agree with double precision") {
   for (int64_t m : {1, 2, 5, 6, 7, 64, 96, 97, 130})
     for (int64_t n : {1, 3, 16, 63, 64, 65, 200})
       for (int64_t k : {1, 15, 16, 17, 513, 1100})
-        for (bool transposed : {false, true}) {
-          const Case c{m, n, k, transposed, (m + n) % 2 == 0, (m + k) % 3 == 0};
+        for (int transposed = 0; transposed < 4; ++transposed) {
+          const Case c{m, n, k, transposed % 2 == 1, transposed / 2 == 1, (m + n) % 2 == 0, (m + k) % 3 == 0};
           CAPTURE(m); CAPTURE(n); CAPTURE(k); CAPTURE(transposed);
           CHECK(error_of(c, rng) < 1e-6);
         }
+}
+
+TEST_CASE("a batch of products is each product by itself") {
+  if (!matmul_available()) return;
+  std::mt19937 rng(3);
+  const int64_t m = 9, n = 70, k = 33;
+  for (int64_t batches : {1, 3, 40}) {
+    const std::vector<float> a = random_floats(static_cast<size_t>(batches * m * k), rng), b = random_floats(static_cast<size_t>(batches * k * n), rng);
+    std::vector<float> out(static_cast<size_t>(batches * m * n)), one(static_cast<size_t>(m * n));
+    matmul_batch(batches, m, n, k, {a.data(), k, 1}, m * k, {b.data(), n, 1}, k * n, out.data(), n, m * n);
+    for (int64_t i = 0; i < batches; ++i) {
+      matmul(m, n, k, {a.data() + i * m * k, k, 1}, {b.data() + i * k * n, n, 1}, one.data(), n, {});
+      CHECK(std::equal(one.begin(), one.end(), out.begin() + i * m * n));
+    }
+  }
 }
 
 TEST_CASE("every built instruction set that this machine has agrees") {

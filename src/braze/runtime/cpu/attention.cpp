@@ -1,6 +1,7 @@
 #include "braze/runtime/cpu/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "braze/runtime/cpu/isa.h"
@@ -21,13 +22,14 @@ int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / mu
 struct Head {
   const float *q, *k, *v, *mask;
   float* out;
+  float* log_sums;
 };
 
 // Query rows [first, last) of one head, with packed keys [ceil(keys / panel)][features][panel] and packed values
 // [ceil(value_features / panel)][keys][panel].
 void query_block(const Isa& isa, const AttentionShape& shape, const Head& head, int64_t q_stride, int64_t mask_stride,
-                 int64_t out_stride, const float* keys, const float* values, bool causal, float scale, int64_t first,
-                 int64_t last) {
+                 int64_t out_stride, int64_t log_stride, const float* keys, const float* values, bool causal, float scale,
+                 int64_t first, int64_t last) {
   const int64_t rows = last - first, panel = isa.panel;
   const int64_t visible = causal ? std::min(shape.keys, last) : shape.keys;
   const int64_t stride = rounded_up(shape.keys, panel);
@@ -40,8 +42,10 @@ void query_block(const Isa& isa, const AttentionShape& shape, const Head& head, 
     const int64_t n = causal ? std::min(visible, first + r + 1) : visible;
     float* row = scores + r * stride;
     const float* mask = head.mask == nullptr ? nullptr : head.mask + (first + r) * mask_stride;
-    const float sum = isa.softmax_row(row, n, scale, mask);
+    float largest;
+    const float sum = isa.softmax_row(row, n, scale, mask, &largest);
     inverse[r] = sum == 0.0f ? 0.0f : 1.0f / sum;
+    if (head.log_sums != nullptr) head.log_sums[(first + r) * log_stride] = sum == 0.0f ? 0.0f : largest + std::log(sum);
     std::memset(row + n, 0, static_cast<size_t>(visible - n) * sizeof(float));
   }
   const int64_t width = rounded_up(shape.value_features, panel);
@@ -67,7 +71,7 @@ void pack_head(const Isa& isa, const AttentionShape& shape, const Head& head, in
 }  // namespace
 
 void attention(const AttentionShape& shape, AttentionTensor q, AttentionTensor k, AttentionTensor v,
-               const AttentionMask& mask, bool causal, float scale, AttentionTensor out) {
+               const AttentionMask& mask, bool causal, float scale, AttentionTensor out, const AttentionRows& log_sums) {
   const Isa& isa = *cpu::isa();
   const int64_t heads = shape.batch * shape.heads;
   // Few heads are split by query blocks too, at the price of packing a head once a part.
@@ -84,14 +88,15 @@ void attention(const AttentionShape& shape, AttentionTensor q, AttentionTensor k
       const int64_t index = t / parts, b = index / shape.heads, h = index % shape.heads;
       const auto at = [&](const AttentionTensor& x, int64_t head) { return x.data + b * x.batch_stride + head * x.head_stride; };
       const Head head{at(q, h), at(k, h / group), at(v, h / group),
-                      mask.data == nullptr ? nullptr : mask.data + b * mask.batch_stride + h * mask.head_stride, at(out, h)};
+                      mask.data == nullptr ? nullptr : mask.data + b * mask.batch_stride + h * mask.head_stride, at(out, h),
+                      log_sums.data == nullptr ? nullptr : log_sums.data + b * log_sums.batch_stride + h * log_sums.head_stride};
       const int64_t key_head = b * shape.key_heads + h / group;
       if (key_head != packed) pack_head(isa, shape, head, k.row_stride, v.row_stride, keys, values);
       packed = key_head;
       const int64_t last_block = std::min(blocks, (t % parts + 1) * blocks_each);
       for (int64_t block = t % parts * blocks_each; block < last_block; ++block)
-        query_block(isa, shape, head, q.row_stride, mask.row_stride, out.row_stride, keys, values, causal, scale,
-                    block * kQueryRows, std::min(shape.queries, (block + 1) * kQueryRows));
+        query_block(isa, shape, head, q.row_stride, mask.row_stride, out.row_stride, log_sums.row_stride, keys,
+                    values, causal, scale, block * kQueryRows, std::min(shape.queries, (block + 1) * kQueryRows));
     }
   };
   const int64_t work = heads * shape.queries * shape.keys * (shape.features + shape.value_features);

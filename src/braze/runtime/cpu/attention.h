@@ -26,7 +26,20 @@ struct AttentionMask {              // added to the scores; strides of 0 broadca
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0;   // the last dimension is contiguous
 };
 
+struct AttentionRows {              // [batch, heads, queries]: one number a row of scores; data == nullptr: not wanted
+  float* data = nullptr;
+  int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+};
+
+// log_sums receives log(sum_j exp(scores)) for the backward pass; 0 for a row whose every score is -inf.
 void attention(const AttentionShape& shape, AttentionTensor q, AttentionTensor k, AttentionTensor v,
-               const AttentionMask& mask, bool causal, float scale, AttentionTensor out);
+               const AttentionMask& mask, bool causal, float scale, AttentionTensor out, const AttentionRows& log_sums);
+
+struct AttentionGradients { AttentionTensor q, k, v; };   // data == nullptr: not wanted
+
+// The gradients for `grad_out`, with what attention() gave. shape.key_heads == shape.heads.
+void attention_backward(const AttentionShape& shape, AttentionTensor q, AttentionTensor k, AttentionTensor v,
+                        AttentionTensor out, AttentionTensor grad_out, const AttentionRows& log_sums,
+                        const AttentionMask& mask, bool causal, float scale, const AttentionGradients& gradients);
 
 }  // namespace braze::runtime

@@ -10,6 +10,7 @@ constexpr int kLanes = 16, kVectors = 4, kRows = 6, kDotRows = 6, kDotColumns = 
 #include "braze/runtime/cpu/isa.inc"
 }  // namespace
 
-const Isa kAvx512 = {kPanel, kRows, &pack, &multiply, &dot, &multiply_indirect, &pack_filters, &depthwise_pixel, &transpose, &softmax_row, &scale_row};
+const Isa kAvx512 = {kPanel, kRows, &pack, &multiply, &dot, &multiply_indirect, &pack_filters, &depthwise_pixel, &transpose, &softmax_row, &scale_row,
+                      &exp_row, &softmax_gradient_row};
 
 }  // namespace braze::runtime::cpu

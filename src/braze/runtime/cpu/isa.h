@@ -26,10 +26,14 @@ struct Isa {
   void (*depthwise_pixel)(int64_t channels, int64_t taps, const float* const* inputs, const float* weights,
                           const float* bias, float* out);
   void (*transpose)(const float* in, int64_t in_stride, int64_t rows, int64_t columns, float* out, int64_t out_stride);
-  // row[i] = exp(x[i] - max x) with x = row * scale (+ mask): returns the sum, or 0 if every x is -inf (then row is 0).
-  float (*softmax_row)(float* row, int64_t n, float scale, const float* mask);
+  // row[i] = exp(x[i] - largest x) with x = row * scale (+ mask): returns the sum, or 0 if every x is -inf (then row is 0).
+  float (*softmax_row)(float* row, int64_t n, float scale, const float* mask, float* largest);
   // row[i] *= factor
   void (*scale_row)(float* row, int64_t n, float factor);
+  // row[i] = exp(row[i] * scale (+ mask[i]) - shift)
+  void (*exp_row)(float* row, int64_t n, float scale, const float* mask, float shift);
+  // gradient[i] = p[i] * (gradient[i] - shift)
+  void (*softmax_gradient_row)(const float* p, float* gradient, int64_t n, float shift);
 };
 
 extern const Isa kAvx512;

@@ -18,7 +18,12 @@ constexpr int64_t kBlockK = 512;
 // Multiply-adds below which a second thread costs more than it gives (about 3 us).
 constexpr int64_t kSerialWork = 150'000;
 
-thread_local Scratch pack_scratch, edge_scratch;
+// Floats of A that are transposed at a time: 8 MB.
+constexpr int64_t kTransposed = int64_t{2} << 20;
+// Rows of K in one task of a transposition.
+constexpr int64_t kTransposeK = 64;
+
+thread_local Scratch pack_scratch, edge_scratch, transpose_scratch;
 
 struct Problem {
   int64_t m, n, k;
@@ -92,9 +97,8 @@ void run_dot(const Isa& isa, const Problem& p, int64_t threads) {
   run_parallel_tasks(blocks, task);
 }
 
-void run(const Isa& isa, const Problem& p) {
-  if (p.k == 0) return empty_product(p);
-  const int64_t threads = p.m * p.n * p.k < kSerialWork ? 1 : thread_count();
+// A with contiguous rows.
+void run_rows(const Isa& isa, const Problem& p, int64_t threads) {
   if (p.b.row_stride == 1 && p.m <= kDotMostRows) return run_dot(isa, p, threads);
   const int64_t panels = (p.n + isa.panel - 1) / isa.panel;
   // Panels are shared out first: each is packed once. Few panels are split by rows too.
@@ -113,13 +117,65 @@ void run(const Isa& isa, const Problem& p) {
   run_parallel_tasks(panels * row_parts, task);
 }
 
+// Rows of A that are not contiguous become so, as many at a time as stay in cache.
+void run_columns(const Isa& isa, const Problem& p, int64_t threads) {
+  const int64_t chunk = std::clamp<int64_t>(kTransposed / p.k, 4 * isa.tile_rows, p.m);
+  float* rows = transpose_scratch.at_least(chunk * p.k);
+  for (int64_t first = 0; first < p.m; first += chunk) {
+    const int64_t n_rows = std::min(chunk, p.m - first);
+    const float* from = p.a.data + first * p.a.row_stride;
+    const auto task = [&](int64_t begin, int64_t end) {
+      const int64_t k = begin * kTransposeK, last = std::min(p.k, end * kTransposeK);
+      if (p.a.row_stride == 1) {
+        isa.transpose(from + k * p.a.column_stride, p.a.column_stride, last - k, n_rows, rows + k, p.k);
+        return;
+      }
+      for (int64_t i = 0; i < n_rows; ++i)
+        for (int64_t j = k; j < last; ++j) rows[i * p.k + j] = from[i * p.a.row_stride + j * p.a.column_stride];
+    };
+    const int64_t tasks = (p.k + kTransposeK - 1) / kTransposeK;
+    if (threads == 1) task(0, tasks);
+    else run_parallel_tasks(tasks, task);
+    Problem part = p;
+    part.m = n_rows;
+    part.a = {rows, p.k, 1};
+    part.c = p.c + first * p.c_stride;
+    run_rows(isa, part, threads);
+  }
+}
+
+void run(const Isa& isa, const Problem& p, bool serial) {
+  if (p.m == 0 || p.n == 0) return;
+  if (p.k == 0) return empty_product(p);
+  const int64_t threads = serial || p.m * p.n * p.k < kSerialWork ? 1 : thread_count();
+  if (p.a.column_stride == 1 || p.k == 1) return run_rows(isa, p, threads);
+  run_columns(isa, p, threads);
+}
+
 }  // namespace
 
 bool matmul_available() { return isa() != nullptr; }
 
 void matmul(int64_t m, int64_t n, int64_t k, MatmulOperand a, MatmulOperand b, float* c, int64_t c_stride,
             const MatmulEpilogue& epilogue) {
-  run(*isa(), {m, n, k, a, b, c, c_stride, epilogue});
+  run(*isa(), {m, n, k, a, b, c, c_stride, epilogue}, false);
+}
+
+void matmul_batch(int64_t batches, int64_t m, int64_t n, int64_t k, MatmulOperand a, int64_t a_batch, MatmulOperand b,
+                  int64_t b_batch, float* c, int64_t c_stride, int64_t c_batch) {
+  const auto product = [&](int64_t i, bool serial) {
+    run(*isa(), {m, n, k, {a.data + i * a_batch, a.row_stride, a.column_stride},
+                 {b.data + i * b_batch, b.row_stride, b.column_stride}, c + i * c_batch, c_stride, {}}, serial);
+  };
+  // Few large products are shared out each by itself.
+  if (batches < 2 * thread_count() || batches * m * n * k < kSerialWork) {
+    const bool serial = batches * m * n * k < kSerialWork;
+    for (int64_t i = 0; i < batches; ++i) product(i, serial);
+    return;
+  }
+  run_parallel_tasks(batches, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) product(i, true);
+  });
 }
 
 }  // namespace braze::runtime

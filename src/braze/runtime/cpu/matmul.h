@@ -22,10 +22,14 @@ struct MatmulEpilogue {
   bool relu = false;
 };
 
-// A's column stride must be 1 (callers copy otherwise); B has any strides; C is row-major with `c_stride`.
-// Runs on torch's pool when the product is worth it.
+// A and B have any strides (an A whose rows are not contiguous, as in a weight's gradient, is transposed first); C is
+// row-major with `c_stride`. Runs on torch's pool when the product is worth it.
 void matmul(int64_t m, int64_t n, int64_t k, MatmulOperand a, MatmulOperand b, float* c, int64_t c_stride,
             const MatmulEpilogue& epilogue);
+
+// `batches` products, each operand `..._batch` elements behind the one before.
+void matmul_batch(int64_t batches, int64_t m, int64_t n, int64_t k, MatmulOperand a, int64_t a_batch, MatmulOperand b,
+                  int64_t b_batch, float* c, int64_t c_stride, int64_t c_batch);
 
 bool matmul_available();                   // false on a machine with none of the built instruction sets
 
