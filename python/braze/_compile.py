@@ -23,6 +23,10 @@ def _is_limit(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+def _is_share(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+
+
 def _are_passes(value: Any) -> bool:
     if isinstance(value, str) or not isinstance(value, Iterable):
         return False
@@ -38,6 +42,7 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "verify": (_is_bool, "a bool"),
     "enable_passes": (_are_passes, "a list of pass names"),
     "disable_passes": (_are_passes, "a list of pass names"),
+    "activation_memory_budget": (_is_share, "a number from 0 to 1"),
 }
 
 
@@ -103,7 +108,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     dynamic: make all sizes symbolic (True), none (False), or those that change between calls (None).
     backend: "braze"; "eager" captures the program and runs its graph by ATen; "aot_eager" likewise.
     mode: one of torch.compile's mode names.
-    options: a dict with any of recompile_limit, fusion, verify, enable_passes, disable_passes; see `braze.config`.
+    options: a dict with any of recompile_limit, fusion, verify, enable_passes, disable_passes, activation_memory_budget;
+        see `braze.config`.
     disable: return `model` as it is.
 
     Nothing is compiled before the first call. See `braze.counters()` for what ran compiled and what did not.

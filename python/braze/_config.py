@@ -11,6 +11,8 @@ class Config:
     fusion: fuse operations into kernels.
     verify: check the graph after each pass.
     enable_passes, disable_passes: names of graph passes.
+    activation_memory_budget: share of the memory of what the forward pass keeps for the backward pass, from 1.0 (keep what
+        is worth keeping) to 0.0 (compute everything again that can be).
     disable: `braze.compile` returns its argument. Set by the environment variable BRAZE_DISABLE=1.
     """
 
@@ -19,6 +21,7 @@ class Config:
     verify: bool = False
     enable_passes: tuple[str, ...] = ()
     disable_passes: tuple[str, ...] = ()
+    activation_memory_budget: float = 1.0
     disable: bool = os.environ.get("BRAZE_DISABLE", "0") not in ("", "0")
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -170,13 +170,14 @@ bool read_strings(PyObject* list, std::vector<std::string>& out) {
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   const char* names[] = {"callee", "fullgraph", "dynamic", "backend", "recompile_limit", "fusion", "verify",
-                         "enable_passes", "disable_passes", nullptr};
+                         "enable_passes", "disable_passes", "activation_memory_budget", nullptr};
   PyObject *callee = nullptr, *dynamic = Py_None, *enable = nullptr, *disable = nullptr;
   int fullgraph = 0, recompile_limit = 8, fusion = 1, verify = 0;
   const char* backend = "braze";
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOsippOO:CompiledFunction", const_cast<char**>(names), &callee,
+  double memory_budget = 1.0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOsippOOd:CompiledFunction", const_cast<char**>(names), &callee,
                                    &fullgraph, &dynamic, &backend, &recompile_limit, &fusion, &verify, &enable,
-                                   &disable)) {
+                                   &disable, &memory_budget)) {
     return nullptr;
   }
   if (!PyCallable_Check(callee)) {
@@ -187,7 +188,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (dynamic != Py_None) options.dynamic = PyObject_IsTrue(dynamic) == 1;
   options.trace.backend = backend;
   options.wait_for_others = fullgraph != 0;
-  PipelineOptions pipeline{fusion != 0, verify != 0, {}, {}};
+  PipelineOptions pipeline{fusion != 0, verify != 0, memory_budget, {}, {}};
   if ((enable != nullptr && !read_strings(enable, pipeline.enable_passes)) ||
       (disable != nullptr && !read_strings(disable, pipeline.disable_passes))) {
     return nullptr;

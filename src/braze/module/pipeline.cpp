@@ -256,7 +256,8 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
   {
     runtime::GilRelease without_gil(true);
     if (compilation.makes_kernels()) optimize(*graph, compilation.options, compilation.clock);
-    TRY(parts, partition::partition(*graph, context.joint->n_forward));
+    TRY(parts, partition::partition(*graph, context.joint->n_forward,
+                                       {.activation_memory_budget = compilation.options.activation_memory_budget}));
     compilation.clock.done("partition");
   }
   runtime::TrainingPlan plan = training_plan(*graph, context, parts);

@@ -9,6 +9,7 @@ namespace braze::module {
 struct PipelineOptions {
   bool fusion = true;
   bool verify = false;                       // the graph after each pass
+  double activation_memory_budget = 1.0;     // see partition::PartitionOptions
   std::vector<std::string> enable_passes, disable_passes;
 };
 

@@ -62,9 +62,9 @@ class GraphExecutor final : public GraphProgram {
     }
   }
 
-  void run_tensors(std::span<const at::Tensor> bound, std::span<const int64_t> size_inputs,
+  void run_tensors(std::vector<at::Tensor> bound, std::span<const int64_t> size_inputs,
                    std::vector<at::Tensor>& outputs) override {
-    std::vector<at::Tensor> values(bound.begin(), bound.end());
+    std::vector<at::Tensor> values = std::move(bound);
     values.resize(n_values_);
     std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
     execute(values, size_values, size_inputs);
@@ -118,7 +118,7 @@ class GraphExecutor final : public GraphProgram {
     for (const graph::Value* output : graph_->outputs) output_values_.push_back(output == nullptr ? -1 : keep(output));
     for (const graph::Mutation& mutation : graph_->mutations)
       mutation_values_.push_back(static_cast<size_t>(keep(mutation.value)));
-    for (size_t v = graph_->inputs.size(); v < n_values_; ++v)
+    for (size_t v = 0; v < n_values_; ++v)
       if (last_use[v] >= 0) steps_[static_cast<size_t>(last_use[v])].dead.push_back(static_cast<int32_t>(v));
   }
 

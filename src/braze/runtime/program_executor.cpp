@@ -11,6 +11,7 @@
 #include <atomic>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "braze/runtime/block_cache.h"
 #include "braze/runtime/gil.h"
@@ -114,9 +115,15 @@ class ProgramExecutor final : public GraphProgram {
       if (program.buffers[i].input >= 0) input_buffers_.emplace_back(program.buffers[i].input, static_cast<int32_t>(i));
     for (const schedule::Step& step : program.steps)
       std::visit([&](const auto& s) { steps_.push_back(make_step(s, program)); }, step);
+    std::unordered_set<int32_t> aliased;
+    for (const schedule::BufferPlan& buffer : program.buffers)
+      if (buffer.place == Place::Alias) aliased.insert(buffer.alias_of);
     for (size_t i = 0; i < program.buffers.size(); ++i) {
       const schedule::BufferPlan& plan = program.buffers[i];
-      if (plan.place == Place::Call && plan.last_step >= 0) release_[plan.last_step].push_back(static_cast<int32_t>(i));
+      if (plan.last_step < 0) continue;
+      if (plan.place == Place::Call) release_[plan.last_step].push_back(static_cast<int32_t>(i));
+      if (plan.place == Place::Input && !aliased.contains(static_cast<int32_t>(i)))
+        release_inputs_[plan.last_step].push_back(static_cast<int32_t>(i));
     }
     for (const schedule::View& view : program.outputs)
       outputs_.push_back(view.buffer < 0 ? TensorUse{} : make_use(view, program));
@@ -149,13 +156,14 @@ class ProgramExecutor final : public GraphProgram {
     }
   }
 
-  void run_tensors(std::span<const at::Tensor> bound, std::span<const int64_t> size_inputs,
+  void run_tensors(std::vector<at::Tensor> bound, std::span<const int64_t> size_inputs,
                    std::vector<at::Tensor>& outputs) override {
     std::unique_ptr<RunState> state(idle_.exchange(nullptr, std::memory_order_acquire));
     if (!state) state = make_state();
-    for (auto [input, buffer] : input_buffers_) set_input(buffer, bound[static_cast<size_t>(input)], *state);
     if (!sizes_.is_static()) sizes_.evaluate(bound, state->sizes.data(), size_inputs);
-    execute(*state);
+    for (auto [input, buffer] : input_buffers_) set_input(buffer, std::move(bound[static_cast<size_t>(input)]), *state);
+    bound.clear();
+    execute(*state, true);
     outputs = std::move(state->outputs);
     clear(*state);
     delete idle_.exchange(state.release(), std::memory_order_release);
@@ -300,35 +308,36 @@ class ProgramExecutor final : public GraphProgram {
     return give_outputs(inputs, bindings_, s.outputs, s.same_input, plan_.n_outputs, outputs);
   }
 
-  static void set_input(int32_t buffer, const at::Tensor& tensor, RunState& s) {
+  static void set_input(int32_t buffer, at::Tensor tensor, RunState& s) {
     s.pointers[static_cast<size_t>(buffer)] = static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
-    s.tensors[static_cast<size_t>(buffer)] = tensor;
+    s.tensors[static_cast<size_t>(buffer)] = std::move(tensor);
   }
 
-  void run_numbered(size_t i, RunState& s) {
+  void run_numbered(size_t i, RunState& s, bool owns_inputs) {
     std::visit([&](const auto& step) { run_step(step, s); }, steps_[i]);
-    if (!release_.empty()) release_after(static_cast<int32_t>(i), s);
+    if (!release_.empty()) release_after(static_cast<int32_t>(i), release_, s);
+    if (owns_inputs) release_after(static_cast<int32_t>(i), release_inputs_, s);
   }
 
-  void run_timed(RunState& s) {
+  void run_timed(RunState& s, bool owns_inputs) {
     std::vector<StepTimes::Clock::duration> times(steps_.size());
     for (size_t i = 0; i < steps_.size(); ++i) {
       const StepTimes::Clock::time_point start = StepTimes::Clock::now();
-      run_numbered(i, s);
+      run_numbered(i, s, owns_inputs);
       times[i] = StepTimes::Clock::now() - start;
     }
     times_->add(times);
   }
 
-  // Inputs and sizes are set; fills s.outputs.
-  void execute(RunState& s) {
+  // Inputs and sizes are set; fills s.outputs. Inputs that this call owns are dropped after their last step.
+  void execute(RunState& s, bool owns_inputs = false) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     allocate(s);
     if (times_) {
-      run_timed(s);
+      run_timed(s, owns_inputs);
     } else {
-      for (size_t i = 0; i < steps_.size(); ++i) run_numbered(i, s);
+      for (size_t i = 0; i < steps_.size(); ++i) run_numbered(i, s, owns_inputs);
     }
     if (s.error != 0) raise(static_cast<KernelError>(s.error));
     s.outputs.resize(outputs_.size());
@@ -501,9 +510,11 @@ class ProgramExecutor final : public GraphProgram {
       if (buffers_[a].place == Place::Alias && buffers_[a].alias.buffer == buffer) s.pointers[a] = alias_pointer(buffers_[a], s);
   }
 
-  void release_after(int32_t step, RunState& s) const {
-    const auto it = release_.find(step);
-    if (it == release_.end()) return;
+  using Releases = std::unordered_map<int32_t, std::vector<int32_t>>;   // step: buffers that are dead after it
+
+  static void release_after(int32_t step, const Releases& releases, RunState& s) {
+    const auto it = releases.find(step);
+    if (it == releases.end()) return;
     for (int32_t buffer : it->second) s.tensors[static_cast<size_t>(buffer)].reset();
   }
 
@@ -552,7 +563,7 @@ class ProgramExecutor final : public GraphProgram {
   std::vector<Buffer> buffers_;
   std::vector<std::pair<int32_t, int32_t>> input_buffers_;   // graph input, buffer
   std::vector<Step> steps_;
-  std::unordered_map<int32_t, std::vector<int32_t>> release_;
+  Releases release_, release_inputs_;
   std::vector<TensorUse> outputs_, new_values_;
   AliasSizeSlots alias_slots_;
   Ref arena_bytes_;

@@ -132,6 +132,8 @@ class RegionBackward final : public torch::autograd::Node {
     return results;
   }
 
+  void will_release_variables() override { releases_ = true; }
+
   void release_variables() override {
     const std::lock_guard lock(mutex_);
     for (SavedVariable& saved : saved_) saved.reset_data();
@@ -163,7 +165,9 @@ class RegionBackward final : public torch::autograd::Node {
       }
     }
     variable_list results;
-    region_->backward()->run_tensors(bound, sizes_, results);
+    if (releases_)
+      for (SavedVariable& saved : saved_) saved.reset_data();   // the program frees each when it was used
+    region_->backward()->run_tensors(std::move(bound), sizes_, results);
     return results;
   }
 
@@ -211,6 +215,7 @@ class RegionBackward final : public torch::autograd::Node {
   std::vector<at::TensorOptions> options_;
   std::vector<int64_t> sizes_;             // the backward graph's size inputs
   at::Tensor random_state_;
+  bool releases_ = false;                  // this backward pass is the last one
 };
 
 class TrainingExecutor final : public Executable {
@@ -263,7 +268,7 @@ class TrainingExecutor final : public Executable {
     std::vector<int64_t> sizes(static_cast<size_t>(sizes_.count())), backward_sizes;
     sizes_.evaluate(bound, sizes.data());
     for (SizeSlots::Ref ref : backward_sizes_) backward_sizes.push_back(SizeSlots::value(ref, sizes.data()));
-    region_->forward->run_tensors(bound, {}, results);
+    region_->forward->run_tensors(std::move(bound), {}, results);
     auto node = trace::make_autograd_node<RegionBackward>(region_, torch::autograd::collect_next_edges(differentiated));
     for (const trace::JointPlan::Tangent& tangent : plan.joint.tangents)
       torch::autograd::set_history(results[static_cast<size_t>(tangent.output)], node);
