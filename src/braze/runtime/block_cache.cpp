@@ -27,39 +27,14 @@ class Cache final : public c10::Allocator {
  public:
   void* acquire(size_t bytes) {
     const size_t size = rounded(std::max<size_t>(bytes, 1));
-    {
-      std::lock_guard lock(mutex_);
-      if (auto it = free_.find(size); it != free_.end()) {
-        void* block = it->second;
-        free_.erase(it);
-        cached_ -= size;
-        live_bytes_ += size;
-        live_[block] = size;
-        return block;
-      }
-    }
-    void* block = map_aligned(size);
-    std::lock_guard lock(mutex_);
-    live_[block] = size;
-    live_bytes_ += size;
+    void* block = take(size);
+    report(block, static_cast<int64_t>(size));
     return block;
   }
 
   void release(void* block) {
-    size_t size = 0;
-    {
-      std::lock_guard lock(mutex_);
-      auto it = live_.find(block);
-      size = it->second;
-      live_.erase(it);
-      live_bytes_ -= size;
-      if (cached_ + size <= kMostCached) {
-        free_.emplace(size, block);
-        cached_ += size;
-        return;
-      }
-    }
-    ::munmap(block, size);
+    const size_t size = give_back(block);
+    report(block, -static_cast<int64_t>(size));
   }
 
   void trim() {
@@ -86,6 +61,51 @@ class Cache final : public c10::Allocator {
 
  private:
   static void free_block(void* block) { release_block(block); }
+
+  // torch.profiler counts these blocks as it does those of libtorch's own allocator.
+  void report(void* block, int64_t bytes) {
+    if (!c10::memoryProfilingEnabled()) return;
+    const BlockCacheUse now = use();
+    c10::reportMemoryUsageToProfiler(block, bytes, now.live_bytes, now.live_bytes + now.cached_bytes, c10::Device(c10::kCPU));
+  }
+
+  void* take(size_t size) {
+    {
+      std::lock_guard lock(mutex_);
+      if (auto it = free_.find(size); it != free_.end()) {
+        void* block = it->second;
+        free_.erase(it);
+        cached_ -= size;
+        live_bytes_ += size;
+        live_[block] = size;
+        return block;
+      }
+    }
+    void* block = map_aligned(size);
+    std::lock_guard lock(mutex_);
+    live_[block] = size;
+    live_bytes_ += size;
+    return block;
+  }
+
+  // The size of the block.
+  size_t give_back(void* block) {
+    size_t size = 0;
+    {
+      std::lock_guard lock(mutex_);
+      auto it = live_.find(block);
+      size = it->second;
+      live_.erase(it);
+      live_bytes_ -= size;
+      if (cached_ + size <= kMostCached) {
+        free_.emplace(size, block);
+        cached_ += size;
+        return size;
+      }
+    }
+    ::munmap(block, size);
+    return size;
+  }
 
   static void* map_aligned(size_t size) {
     void* raw = ::mmap(nullptr, size + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

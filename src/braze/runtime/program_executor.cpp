@@ -11,7 +11,6 @@
 #include <atomic>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "braze/runtime/block_cache.h"
 #include "braze/runtime/gil.h"
@@ -74,6 +73,7 @@ struct Buffer {
   std::vector<Ref> sizes, strides;
   c10::ScalarType dtype{};
   int32_t input = -1;
+  bool made_late = false;                  // an output that is allocated before the first step that uses it
 };
 
 // What one call needs; kept between calls, so that a call allocates its outputs alone.
@@ -92,8 +92,14 @@ struct RunState {
   void* arena = nullptr;
   int64_t arena_bytes = 0;
   int64_t error = 0;
-  ~RunState() { if (arena != nullptr) release_block(arena); }
+  ~RunState() { drop_arena(); }
+  void drop_arena() {
+    if (arena != nullptr) release_block(std::exchange(arena, nullptr));
+    arena_bytes = 0;
+  }
 };
+
+using BuffersByNumber = std::unordered_map<int32_t, std::vector<int32_t>>;
 
 class ProgramExecutor final : public GraphProgram {
  public:
@@ -115,16 +121,7 @@ class ProgramExecutor final : public GraphProgram {
       if (program.buffers[i].input >= 0) input_buffers_.emplace_back(program.buffers[i].input, static_cast<int32_t>(i));
     for (const schedule::Step& step : program.steps)
       std::visit([&](const auto& s) { steps_.push_back(make_step(s, program)); }, step);
-    std::unordered_set<int32_t> aliased;
-    for (const schedule::BufferPlan& buffer : program.buffers)
-      if (buffer.place == Place::Alias) aliased.insert(buffer.alias_of);
-    for (size_t i = 0; i < program.buffers.size(); ++i) {
-      const schedule::BufferPlan& plan = program.buffers[i];
-      if (plan.last_step < 0) continue;
-      if (plan.place == Place::Call) release_[plan.last_step].push_back(static_cast<int32_t>(i));
-      if (plan.place == Place::Input && !aliased.contains(static_cast<int32_t>(i)))
-        release_inputs_[plan.last_step].push_back(static_cast<int32_t>(i));
-    }
+    plan_lifetimes(program);
     for (const schedule::View& view : program.outputs)
       outputs_.push_back(view.buffer < 0 ? TensorUse{} : make_use(view, program));
     for (const loop::LoopProgram::Mutation& mutation : program.loops->mutations) {
@@ -240,6 +237,47 @@ class ProgramExecutor final : public GraphProgram {
     return Copy{make_use(step.from, program), make_use(step.to, program)};
   }
 
+  // When call results and inputs are dropped, and outputs made.
+  void plan_lifetimes(const schedule::Program& program) {
+    for (size_t i = 0; i < program.buffers.size(); ++i)
+      if (program.buffers[i].place == Place::Alias) aliases_of_[root_of(static_cast<int32_t>(i))].push_back(static_cast<int32_t>(i));
+    for (size_t i = 0; i < program.buffers.size(); ++i) {
+      const schedule::BufferPlan& plan = program.buffers[i];
+      const auto buffer = static_cast<int32_t>(i);
+      if (plan.last_step < 0) continue;
+      if (plan.place == Place::Call) release_[plan.last_step].push_back(buffer);
+      if (plan.place == Place::Input && !aliases_of_.contains(buffer)) release_inputs_[plan.last_step].push_back(buffer);
+    }
+    std::vector<bool> seen(buffers_.size());
+    for (size_t step = 0; step < program.steps.size(); ++step) {
+      const auto use = [&](int32_t buffer) {
+        if (buffer < 0) return;
+        const int32_t root = root_of(buffer);
+        if (seen[static_cast<size_t>(root)]) return;
+        seen[static_cast<size_t>(root)] = true;
+        Buffer& b = buffers_[static_cast<size_t>(root)];
+        if (b.place != Place::Output || step == 0) return;
+        b.made_late = true;
+        make_outputs_[static_cast<int32_t>(step)].push_back(root);
+      };
+      if (const auto* launch = std::get_if<schedule::LaunchStep>(&program.steps[step])) {
+        for (const schedule::View& view : launch->params) use(view.buffer);
+      } else if (const auto* call = std::get_if<schedule::CallStep>(&program.steps[step])) {
+        for (const schedule::View& view : call->operands) use(view.buffer);
+        for (int32_t result : call->results) use(result);
+      } else {
+        const auto& copy = std::get<schedule::CopyStep>(program.steps[step]);
+        use(copy.from.buffer);
+        use(copy.to.buffer);
+      }
+    }
+  }
+
+  int32_t root_of(int32_t buffer) const {
+    while (buffers_[static_cast<size_t>(buffer)].place == Place::Alias) buffer = buffers_[static_cast<size_t>(buffer)].alias.buffer;
+    return buffer;
+  }
+
   std::vector<std::string> labels(const schedule::Program& program) const {
     std::vector<std::string> out;
     for (size_t i = 0; i < steps_.size(); ++i) {
@@ -278,6 +316,7 @@ class ProgramExecutor final : public GraphProgram {
     state.outputs.clear();
     state.operands.clear();
     state.results.clear();
+    if (state.arena_bytes >= static_cast<int64_t>(kLargeBlock)) state.drop_arena();   // for other programs meanwhile
     state.error = 0;
   }
 
@@ -314,6 +353,7 @@ class ProgramExecutor final : public GraphProgram {
   }
 
   void run_numbered(size_t i, RunState& s, bool owns_inputs) {
+    if (!make_outputs_.empty()) make_outputs_before(static_cast<int32_t>(i), s);
     std::visit([&](const auto& step) { run_step(step, s); }, steps_[i]);
     if (!release_.empty()) release_after(static_cast<int32_t>(i), release_, s);
     if (owns_inputs) release_after(static_cast<int32_t>(i), release_inputs_, s);
@@ -365,7 +405,7 @@ class ProgramExecutor final : public GraphProgram {
   void allocate(RunState& s) {
     const int64_t arena = value(arena_bytes_, s);
     if (arena > s.arena_bytes) {
-      if (s.arena != nullptr) release_block(std::exchange(s.arena, nullptr));
+      s.drop_arena();
       s.arena = acquire_block(static_cast<size_t>(arena));
       s.arena_bytes = arena;
     }
@@ -374,14 +414,33 @@ class ProgramExecutor final : public GraphProgram {
       switch (b.place) {
         case Place::Arena: s.pointers[i] = static_cast<char*>(s.arena) + value(b.arena_offset, s); break;
         case Place::Output:
-          s.tensors[i] = empty_output(b, s);
-          s.pointers[i] = static_cast<char*>(s.tensors[i].mutable_data_ptr());
+          if (!b.made_late) make_output(i, s);
           break;
         case Place::Input: case Place::Call: case Place::Alias: case Place::Constant: break;
       }
     }
     for (size_t i = 0; i < buffers_.size(); ++i)
       if (buffers_[i].place == Place::Alias) s.pointers[i] = alias_pointer(buffers_[i], s);
+  }
+
+  void make_output(size_t buffer, RunState& s) const {
+    s.tensors[buffer] = empty_output(buffers_[buffer], s);
+    s.pointers[buffer] = static_cast<char*>(s.tensors[buffer].mutable_data_ptr());
+  }
+
+  void set_aliases(int32_t buffer, RunState& s) const {
+    const auto found = aliases_of_.find(buffer);
+    if (found == aliases_of_.end()) return;
+    for (int32_t a : found->second) s.pointers[static_cast<size_t>(a)] = alias_pointer(buffers_[static_cast<size_t>(a)], s);
+  }
+
+  void make_outputs_before(int32_t step, RunState& s) const {
+    const auto it = make_outputs_.find(step);
+    if (it == make_outputs_.end()) return;
+    for (int32_t buffer : it->second) {
+      make_output(static_cast<size_t>(buffer), s);
+      set_aliases(buffer, s);
+    }
   }
 
   // Aliases of call results get their pointer when the call has run.
@@ -506,13 +565,10 @@ class ProgramExecutor final : public GraphProgram {
     const auto i = static_cast<size_t>(buffer);
     s.pointers[i] = static_cast<char*>(const_cast<void*>(result.const_data_ptr()));
     s.tensors[i] = std::move(result);
-    for (size_t a = 0; a < buffers_.size(); ++a)
-      if (buffers_[a].place == Place::Alias && buffers_[a].alias.buffer == buffer) s.pointers[a] = alias_pointer(buffers_[a], s);
+    set_aliases(buffer, s);
   }
 
-  using Releases = std::unordered_map<int32_t, std::vector<int32_t>>;   // step: buffers that are dead after it
-
-  static void release_after(int32_t step, const Releases& releases, RunState& s) {
+  static void release_after(int32_t step, const BuffersByNumber& releases, RunState& s) {
     const auto it = releases.find(step);
     if (it == releases.end()) return;
     for (int32_t buffer : it->second) s.tensors[static_cast<size_t>(buffer)].reset();
@@ -543,10 +599,7 @@ class ProgramExecutor final : public GraphProgram {
     return owner.as_strided(sizes, strides, bytes / static_cast<int64_t>(owner.element_size()));
   }
 
-  const at::Tensor& owner_of(int32_t buffer, const RunState& s) const {
-    while (buffers_[static_cast<size_t>(buffer)].place == Place::Alias) buffer = buffers_[static_cast<size_t>(buffer)].alias.buffer;
-    return s.tensors[static_cast<size_t>(buffer)];
-  }
+  const at::Tensor& owner_of(int32_t buffer, const RunState& s) const { return s.tensors[static_cast<size_t>(root_of(buffer))]; }
 
   [[noreturn]] static void raise(KernelError error) {
     TORCH_CHECK_INDEX(error != KernelError::IndexOutOfRange, "index out of range in self");
@@ -563,7 +616,9 @@ class ProgramExecutor final : public GraphProgram {
   std::vector<Buffer> buffers_;
   std::vector<std::pair<int32_t, int32_t>> input_buffers_;   // graph input, buffer
   std::vector<Step> steps_;
-  Releases release_, release_inputs_;
+  BuffersByNumber release_, release_inputs_;         // by step: buffers that are dead after it
+  BuffersByNumber make_outputs_;                     // by step: outputs that it uses first
+  BuffersByNumber aliases_of_;                       // by buffer, over chains
   std::vector<TensorUse> outputs_, new_values_;
   AliasSizeSlots alias_slots_;
   Ref arena_bytes_;
