@@ -14,6 +14,7 @@
 #include "braze/module/counters.h"
 #include "braze/partition/partition.h"
 #include "braze/rewrite/pass_manager.h"
+#include "braze/runtime/block_cache.h"
 #include "braze/runtime/gil.h"
 #include "braze/runtime/graph_executor.h"
 #include "braze/runtime/library.h"
@@ -105,7 +106,7 @@ std::vector<std::string> opaque_calls(const loop::LoopProgram& loops) {
   return names;
 }
 
-Result<Machine> make_machine_code(const graph::Graph& graph, const PipelineOptions& options, PhaseReport& report,
+Result<Machine> make_machine_code(const graph::Graph& graph, const schedule::ScheduleOptions& options, PhaseReport& report,
                                   std::vector<std::string>& opaque, PhaseClock& clock) {
   TRY(loop::LoopProgram lowered, loop::lower(graph));
   auto loops = std::make_shared<loop::LoopProgram>(std::move(lowered));
@@ -116,7 +117,7 @@ Result<Machine> make_machine_code(const graph::Graph& graph, const PipelineOptio
   report.calls = static_cast<int64_t>(loops->calls.size());
 
   const schedule::Target target = schedule::cpu_target(at::get_num_threads());
-  TRY(schedule::Program program, schedule::schedule(loops, target, {.fusion = options.fusion, .horizontal = options.fusion}));
+  TRY(schedule::Program program, schedule::schedule(loops, target, options));
   clock.done("schedule");
   if (log_enabled(Topic::kSchedule)) log_text(Topic::kSchedule, "program", program.decisions + schedule::print(program));
   report.kernels = static_cast<int64_t>(program.kernels.size());
@@ -155,7 +156,12 @@ struct Compilation {
   PhaseClock clock{report};
   std::vector<std::string> opaque;        // operators that run as opaque calls
 
+  bool trains = false;                    // parts of a training step: what they hold counts against eager's peak
+
   bool makes_kernels() const { return backend == "braze"; }
+  schedule::ScheduleOptions schedule_options() const {
+    return {.fusion = options.fusion, .horizontal = options.fusion, .block_bytes = trains ? int64_t{runtime::kLargeBlock} : 0};
+  }
   void finish(double& total_ms) {
     clock.done("runtime");
     for (const std::string& name : opaque) counters().fallbacks[name]++;
@@ -174,7 +180,7 @@ std::shared_ptr<runtime::GraphProgram> make_program(const graph::Graph& graph,
   runtime::GilRelease without_gil(true);   // the pipeline knows no Python: other threads may run meanwhile
   if (log_enabled(Topic::kGraph)) log_text(Topic::kGraph, "graph after the passes", graph::print(graph));
   std::vector<std::string> opaque;
-  Result<Machine> machine = make_machine_code(graph, compilation.options, compilation.report, opaque, compilation.clock);
+  Result<Machine> machine = make_machine_code(graph, compilation.schedule_options(), compilation.report, opaque, compilation.clock);
   without_gil.acquire();
   if (machine.ok()) {
     compilation.opaque.insert(compilation.opaque.end(), opaque.begin(), opaque.end());
@@ -260,6 +266,7 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
                                        {.activation_memory_budget = compilation.options.activation_memory_budget}));
     compilation.clock.done("partition");
   }
+  compilation.trains = true;
   runtime::TrainingPlan plan = training_plan(*graph, context, parts);
   return_contents(*parts.forward, plan);
   trace::GraphContext forward_context = context;
@@ -274,6 +281,7 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
   const runtime::MakeBackward make_backward = [make, backward, its_context = backward_context(*backward, context),
                                                options = compilation.options, backend = compilation.backend] {
     Compilation work{options, backend, {.name = backward->name + " backward", .nodes = static_cast<int64_t>(backward->size())}};
+    work.trains = true;
     std::shared_ptr<runtime::GraphProgram> program = make(backward, its_context, work);
     double ms = 0;
     work.finish(ms);

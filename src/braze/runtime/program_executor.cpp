@@ -73,7 +73,7 @@ struct Buffer {
   std::vector<Ref> sizes, strides;
   c10::ScalarType dtype{};
   int32_t input = -1;
-  bool made_late = false;                  // an output that is allocated before the first step that uses it
+  bool made_late = false;                  // an output or block that is allocated before the first step that uses it
 };
 
 // What one call needs; kept between calls, so that a call allocates its outputs alone.
@@ -191,7 +191,8 @@ class ProgramExecutor final : public GraphProgram {
     for (graph::Expr e : view.strides) use.strides.push_back(sizes_.ref(e));
     for (const Ref& r : use.sizes) use.is_static &= r.slot < 0;
     for (const Ref& r : use.strides) use.is_static &= r.slot < 0;
-    const bool own_tensor = plan.place == Place::Input || plan.place == Place::Call || plan.place == Place::Output;
+    const bool own_tensor = plan.place == Place::Input || plan.place == Place::Call || plan.place == Place::Output ||
+                            plan.place == Place::Block;
     use.whole_input = own_tensor && view.offset == graph::Expr(0) && view.sizes == plan.sizes && view.strides == plan.strides;
     use.wrapper = n_wrappers_++;
     return use;
@@ -245,7 +246,7 @@ class ProgramExecutor final : public GraphProgram {
       const schedule::BufferPlan& plan = program.buffers[i];
       const auto buffer = static_cast<int32_t>(i);
       if (plan.last_step < 0) continue;
-      if (plan.place == Place::Call) release_[plan.last_step].push_back(buffer);
+      if (plan.place == Place::Call || plan.place == Place::Block) release_[plan.last_step].push_back(buffer);
       if (plan.place == Place::Input && !aliases_of_.contains(buffer)) release_inputs_[plan.last_step].push_back(buffer);
     }
     std::vector<bool> seen(buffers_.size());
@@ -256,9 +257,9 @@ class ProgramExecutor final : public GraphProgram {
         if (seen[static_cast<size_t>(root)]) return;
         seen[static_cast<size_t>(root)] = true;
         Buffer& b = buffers_[static_cast<size_t>(root)];
-        if (b.place != Place::Output || step == 0) return;
+        if (b.place != Place::Block && (b.place != Place::Output || step == 0)) return;
         b.made_late = true;
-        make_outputs_[static_cast<int32_t>(step)].push_back(root);
+        make_buffers_[static_cast<int32_t>(step)].push_back(root);
       };
       if (const auto* launch = std::get_if<schedule::LaunchStep>(&program.steps[step])) {
         for (const schedule::View& view : launch->params) use(view.buffer);
@@ -353,7 +354,7 @@ class ProgramExecutor final : public GraphProgram {
   }
 
   void run_numbered(size_t i, RunState& s, bool owns_inputs) {
-    if (!make_outputs_.empty()) make_outputs_before(static_cast<int32_t>(i), s);
+    if (!make_buffers_.empty()) make_buffers_before(static_cast<int32_t>(i), s);
     std::visit([&](const auto& step) { run_step(step, s); }, steps_[i]);
     if (!release_.empty()) release_after(static_cast<int32_t>(i), release_, s);
     if (owns_inputs) release_after(static_cast<int32_t>(i), release_inputs_, s);
@@ -414,17 +415,17 @@ class ProgramExecutor final : public GraphProgram {
       switch (b.place) {
         case Place::Arena: s.pointers[i] = static_cast<char*>(s.arena) + value(b.arena_offset, s); break;
         case Place::Output:
-          if (!b.made_late) make_output(i, s);
+          if (!b.made_late) make_buffer_memory(i, s);
           break;
-        case Place::Input: case Place::Call: case Place::Alias: case Place::Constant: break;
+        case Place::Input: case Place::Call: case Place::Block: case Place::Alias: case Place::Constant: break;
       }
     }
     for (size_t i = 0; i < buffers_.size(); ++i)
       if (buffers_[i].place == Place::Alias) s.pointers[i] = alias_pointer(buffers_[i], s);
   }
 
-  void make_output(size_t buffer, RunState& s) const {
-    s.tensors[buffer] = empty_output(buffers_[buffer], s);
+  void make_buffer_memory(size_t buffer, RunState& s) const {
+    s.tensors[buffer] = empty_tensor(buffers_[buffer], s);
     s.pointers[buffer] = static_cast<char*>(s.tensors[buffer].mutable_data_ptr());
   }
 
@@ -434,11 +435,11 @@ class ProgramExecutor final : public GraphProgram {
     for (int32_t a : found->second) s.pointers[static_cast<size_t>(a)] = alias_pointer(buffers_[static_cast<size_t>(a)], s);
   }
 
-  void make_outputs_before(int32_t step, RunState& s) const {
-    const auto it = make_outputs_.find(step);
-    if (it == make_outputs_.end()) return;
+  void make_buffers_before(int32_t step, RunState& s) const {
+    const auto it = make_buffers_.find(step);
+    if (it == make_buffers_.end()) return;
     for (int32_t buffer : it->second) {
-      make_output(static_cast<size_t>(buffer), s);
+      make_buffer_memory(static_cast<size_t>(buffer), s);
       set_aliases(buffer, s);
     }
   }
@@ -450,7 +451,7 @@ class ProgramExecutor final : public GraphProgram {
     return start + value(b.alias.bytes, s);
   }
 
-  at::Tensor empty_output(const Buffer& b, const RunState& s) const {
+  at::Tensor empty_tensor(const Buffer& b, const RunState& s) const {
     c10::SmallVector<int64_t, 6> sizes, strides;
     int64_t extent = 1;
     bool empty = false;
@@ -510,7 +511,7 @@ class ProgramExecutor final : public GraphProgram {
     for (size_t i = 0; i < n_results; ++i) {
       if (call.results[i] < 0) continue;
       const auto result = static_cast<size_t>(call.results[i]);
-      if (!call.into) take_result(call.results[i], empty_output(buffers_[result], s), s);
+      if (!call.into) take_result(call.results[i], empty_tensor(buffers_[result], s), s);
       s.strided[n_operands + i].data = call.into ? pointer(call.out->at, s) : s.pointers[result];
     }
     call.library->run(all.first(n_operands), all.subspan(n_operands));
@@ -558,7 +559,7 @@ class ProgramExecutor final : public GraphProgram {
       empty |= size == 0;
     }
     if (!same && !empty) {
-      at::Tensor copy = empty_output(b, s);
+      at::Tensor copy = empty_tensor(b, s);
       copy.copy_(result);
       result = std::move(copy);
     }
@@ -617,7 +618,7 @@ class ProgramExecutor final : public GraphProgram {
   std::vector<std::pair<int32_t, int32_t>> input_buffers_;   // graph input, buffer
   std::vector<Step> steps_;
   BuffersByNumber release_, release_inputs_;         // by step: buffers that are dead after it
-  BuffersByNumber make_outputs_;                     // by step: outputs that it uses first
+  BuffersByNumber make_buffers_;                     // by step: outputs and blocks that it uses first
   BuffersByNumber aliases_of_;                       // by buffer, over chains
   std::vector<TensorUse> outputs_, new_values_;
   AliasSizeSlots alias_slots_;

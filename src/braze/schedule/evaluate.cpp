@@ -348,7 +348,7 @@ struct Evaluation::Impl {
           if (b.input >= 0 && inputs.at(static_cast<size_t>(b.input)) != nullptr)
             memory[i] = {static_cast<std::byte*>(const_cast<void*>(inputs[static_cast<size_t>(b.input)])), bytes};
           break;
-        case Place::Output: case Place::Call:
+        case Place::Output: case Place::Call: case Place::Block:
           own.emplace_back(static_cast<size_t>(bytes), kPoison);
           memory[i] = {own.back().data(), bytes};
           break;

@@ -32,7 +32,8 @@ Expr align(Expr bytes) {
 
 class Planner {
  public:
-  Planner(const Work& work, Program& program) : work_(work), program_(program) {}
+  Planner(const Work& work, Program& program, int64_t block_bytes)
+      : work_(work), program_(program), block_bytes_(block_bytes) {}
 
   void run() {
     program_.buffers.resize(work_.buffers.size());
@@ -223,6 +224,7 @@ class Planner {
       BufferPlan& p = program_.buffers[i];
       if (first_[i] != kNever || p.place != Place::Arena)
         p.bytes = storage_elements(p.sizes, p.strides) * size_of(p.dtype);
+      if (block_bytes_ > 0 && in_arena(i) && p.bytes.is_constant() && p.bytes.constant() >= block_bytes_) p.place = Place::Block;
     }
     const int64_t fixed = place_constant_sizes();
     place_symbolic_sizes(fixed);
@@ -285,6 +287,7 @@ class Planner {
 
   const Work& work_;
   Program& program_;
+  int64_t block_bytes_;
   std::vector<int32_t> first_, last_;
   std::vector<bool> kept_;
   std::unordered_map<int32_t, bool> aliased_;    // buffers in whose memory another one lives
@@ -293,6 +296,6 @@ class Planner {
 
 }  // namespace
 
-void plan_memory(const Work& work, Program& program) { Planner(work, program).run(); }
+void plan_memory(const Work& work, Program& program, int64_t block_bytes) { Planner(work, program, block_bytes).run(); }
 
 }  // namespace braze::schedule

@@ -10,6 +10,7 @@ namespace braze::schedule {
 inline constexpr int64_t kArenaAlignment = 64;
 
 // Fills buffers, arena_bytes and CallStep::into_planned of a program whose steps are complete.
-void plan_memory(const Work& work, Program& program);
+// block_bytes: see ScheduleOptions.
+void plan_memory(const Work& work, Program& program, int64_t block_bytes = 0);
 
 }  // namespace braze::schedule

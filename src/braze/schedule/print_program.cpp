@@ -10,6 +10,7 @@ const char* text_of(Place place) {
     case Place::Output: return "output";
     case Place::Arena: return "arena";
     case Place::Call: return "call";
+    case Place::Block: return "block";
     case Place::Constant: return "constant";
     case Place::Alias: return "alias";
   }

@@ -157,6 +157,7 @@ enum class Place : uint8_t {
   Output,      // allocated for this call and returned
   Arena,       // at `arena_offset` of the program's arena
   Call,        // allocated by an ATen call, freed after its last use
+  Block,       // memory of its own from its first step to its last
   Constant,    // kept by the program
   Alias,       // shares the memory of `alias_of` (in-place reuse, or an output that is a view)
 };
@@ -187,6 +188,9 @@ struct Program {
 struct ScheduleOptions {
   bool fusion = true;
   bool horizontal = true;
+  // Temporaries of this many bytes and more get memory of their own instead of a place in the arena, which is held for
+  // the whole call; 0: none do. For programs whose inputs are freed while they run.
+  int64_t block_bytes = 0;
 };
 
 Result<Program> schedule(std::shared_ptr<loop::LoopProgram> loops, const Target& target,

@@ -33,7 +33,7 @@ class Scheduler {
     for (const loop::OutputRef& output : work_.loops->outputs) program_.outputs.push_back(output.view);
     program_.env = work_.loops->env;
     program_.loops = work_.loops;
-    plan_memory(work_, program_);
+    plan_memory(work_, program_, work_.options.block_bytes);
     if (work_.log != nullptr) log(Topic::kSchedule, program_.decisions + print(program_));
     return std::move(program_);
   }
