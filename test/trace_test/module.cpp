@@ -11,6 +11,7 @@
 #include "braze/graph/text.h"
 #include "braze/runtime/graph_executor.h"
 #include "braze/trace/compiler.h"
+#include "braze/trace/torch_types.h"
 #include "replay.h"
 
 namespace {
@@ -28,6 +29,7 @@ Result<std::shared_ptr<Executable>> compile(std::unique_ptr<graph::Graph> graph,
   if (const std::string problems = graph::verify(*graph); !problems.empty())
     return Unsupported{"malformed graph: " + problems + "\n" + graph::print(*graph), ""};
   last_compiled = {std::move(graph), context};
+  if (context.joint) return std::shared_ptr<Executable>();    // run_joint() runs it
   return runtime::make_graph_executor(last_compiled.graph, context);
 }
 
@@ -91,6 +93,7 @@ class Trace {
     out["guarded_only"] = session_->guarded_only().size();
     out["mutations"] = compiled_.graph->mutations.size();
     out["aliases"] = compiled_.graph->aliases.size();
+    if (compiled_.context.joint) out["joint"] = describe_joint();
     out["size_guards"] = compiled_.graph->env->guards().size();
     return out;
   }
@@ -98,8 +101,19 @@ class Trace {
   // (op, what, detail) for each result whose real type differs from the traced one.
   std::vector<std::tuple<std::string, std::string, std::string>> replay(const std::vector<at::Tensor>& callers) const {
     std::vector<std::tuple<std::string, std::string, std::string>> out;
-    for (auto& m : trace_test::replay(*compiled_.graph, compiled_.context, callers)) out.emplace_back(m.op, m.what, m.detail);
+    for (auto& m : trace_test::replay(*compiled_.graph, compiled_.context, callers).mismatches)
+      out.emplace_back(m.op, m.what, m.detail);
     return out;
+  }
+
+  // (outputs, new contents of mutated inputs) of a joint graph; fails where a result has another type than traced.
+  py::tuple run_joint(const std::vector<at::Tensor>& callers, const std::vector<at::Tensor>& tangents) const {
+    const trace_test::Replayed replayed = trace_test::replay(*compiled_.graph, compiled_.context, callers, tangents);
+    if (!replayed.mismatches.empty()) {
+      const auto& m = replayed.mismatches[0];
+      throw std::runtime_error("mismatch: " + m.op + " " + m.what + ": " + m.detail);
+    }
+    return py::make_tuple(replayed.outputs, replayed.mutated);
   }
 
   py::list run(const py::list& callers) const {
@@ -125,6 +139,42 @@ class Trace {
   }
 
  private:
+  std::vector<int64_t> numbers(const graph::Shape& shape) const {
+    std::vector<int64_t> out;
+    for (graph::Expr e : shape) out.push_back(compiled_.graph->env->hint(e));
+    return out;
+  }
+
+  // What a runtime needs to know of a joint graph.
+  py::dict describe_joint() const {
+    const graph::Graph& g = *compiled_.graph;
+    const trace::JointPlan& plan = *compiled_.context.joint;
+    py::list tangents, aliases, mutations;
+    for (const auto& t : plan.tangents) {
+      const graph::TensorType& type = g.outputs[static_cast<size_t>(t.output)]->type;
+      tangents.append(py::make_tuple(t.output, t.input, numbers(type.sizes), numbers(type.strides),
+                                     py::cast(trace::to_torch(type.dtype))));
+    }
+    for (const auto& a : g.aliases) {
+      const int32_t caller = a.input < 0 ? -1 : compiled_.context.inputs[static_cast<size_t>(a.input)].caller;
+      aliases.append(py::make_tuple(a.output, caller, a.base_output, a.same_object, numbers(a.sizes), numbers(a.strides),
+                                    compiled_.graph->env->hint(a.offset)));
+    }
+    for (const auto& m : g.mutations) {
+      const trace::InputBinding& binding = compiled_.context.inputs[static_cast<size_t>(m.input)];
+      mutations.append(py::make_tuple(binding.caller, binding.kind == trace::InputBinding::Kind::StorageBase, m.under_no_grad));
+    }
+    py::dict out;
+    out["n_forward"] = plan.n_forward;
+    out["tracked"] = plan.tracked;
+    out["tangents"] = tangents;
+    out["gradients"] = plan.gradients;
+    out["aliases"] = aliases;
+    out["mutations"] = mutations;
+    out["no_double_backward"] = plan.no_double_backward;
+    return out;
+  }
+
   capture::SourceTable sources_;
   capture::TraceOptions options_;
   std::unique_ptr<capture::TraceSession> session_;
@@ -163,6 +213,7 @@ PYBIND11_MODULE(_trace_test, m) {
       .def("finish", &Trace::finish)
       .def("replay", &Trace::replay)
       .def("run", &Trace::run)
+      .def("run_joint", &Trace::run_joint)
       .def("explain", &Trace::explain);
   m.def("classify", [](py::object callable) { return word(capture::domain().classify(callable.ptr())); });
   m.def("break_reason", [](py::object callable) { return capture::domain().break_reason(callable.ptr()); });

@@ -33,22 +33,35 @@ at::Tensor from_offset_zero(const at::Tensor& t) {
 
 class Replay {
  public:
-  Replay(const graph::Graph& graph, const trace::GraphContext& context, const std::vector<at::Tensor>& callers)
+  Replay(const graph::Graph& graph, const trace::GraphContext& context, const std::vector<at::Tensor>& callers,
+         const std::vector<at::Tensor>& tangents)
       : graph_(graph), context_(context), sizes_(graph) {
+    std::unordered_map<int32_t, at::Tensor> tangent_of;
+    if (context.joint)
+      for (size_t i = 0; i < context.joint->tangents.size(); ++i)
+        tangent_of[context.joint->tangents[i].input] = tangents.at(i);
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const trace::InputBinding& binding = context.inputs[i];
-      inputs_.push_back(runtime::bind(binding, binding.caller < 0 ? at::Tensor() : callers[static_cast<size_t>(binding.caller)]));
+      if (graph.input_kinds[i] == graph::InputKind::Tangent)
+        inputs_.push_back(tangent_of.at(static_cast<int32_t>(i)));
+      else
+        inputs_.push_back(runtime::bind(binding, binding.caller < 0 ? at::Tensor() : callers[static_cast<size_t>(binding.caller)]));
       // The traced offset of an input counts from its own first element.
       if (inputs_.back().storage_offset() != 0) inputs_.back() = from_offset_zero(inputs_.back());
       values_[graph.inputs[i]] = inputs_.back();
     }
   }
 
-  std::vector<Mismatch> run() {
+  Replayed run() {
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     for (const graph::Node* node : graph_.nodes) run(*node);
-    return std::move(mismatches_);
+    Replayed out;
+    for (const graph::Value* output : graph_.outputs)
+      out.outputs.push_back(output == nullptr ? at::Tensor() : values_.at(output));
+    for (const graph::Mutation& mutation : graph_.mutations) out.mutated.push_back(values_.at(mutation.value));
+    out.mismatches = std::move(mismatches_);
+    return out;
   }
 
  private:
@@ -111,9 +124,9 @@ class Replay {
 
 }  // namespace
 
-std::vector<Mismatch> replay(const graph::Graph& graph, const trace::GraphContext& context,
-                             const std::vector<at::Tensor>& callers) {
-  return Replay(graph, context, callers).run();
+Replayed replay(const graph::Graph& graph, const trace::GraphContext& context, const std::vector<at::Tensor>& callers,
+                const std::vector<at::Tensor>& tangents) {
+  return Replay(graph, context, callers, tangents).run();
 }
 
 }  // namespace braze::trace_test

@@ -17,8 +17,14 @@ struct Mismatch {
   std::string detail;
 };
 
-// callers: the caller's tensor for each of the session's inputs.
-std::vector<Mismatch> replay(const graph::Graph& graph, const trace::GraphContext& context,
-                             const std::vector<at::Tensor>& callers);
+struct Replayed {
+  std::vector<Mismatch> mismatches;
+  std::vector<at::Tensor> outputs;       // undefined ones included
+  std::vector<at::Tensor> mutated;       // the new contents of each mutated input
+};
+
+// callers: the caller's tensor for each of the session's inputs. tangents: one for each row of the joint plan.
+Replayed replay(const graph::Graph& graph, const trace::GraphContext& context, const std::vector<at::Tensor>& callers,
+                const std::vector<at::Tensor>& tangents = {});
 
 }  // namespace braze::trace_test

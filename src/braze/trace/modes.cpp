@@ -76,6 +76,8 @@ std::string modes_obstacle() {
   if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return "a torch dispatch mode is active";
   if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) return "a torch function mode is active";
   if (torch::autograd::AnomalyMode::is_enabled()) return "anomaly detection is on";
+  if (at::SavedTensorDefaultHooks::is_enabled() && !at::SavedTensorDefaultHooks::get_tls_state().stack.empty())
+    return "saved tensor hooks are active";
   const auto included = c10::impl::tls_local_dispatch_key_set().included_;
   if (included.has(c10::DispatchKey::Functionalize) || included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
     return "a functional transform is active";

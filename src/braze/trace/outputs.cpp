@@ -67,8 +67,13 @@ struct Session::Outputs {
   std::unordered_map<const c10::TensorImpl*, int32_t> seen;            // output object -> its first place
   std::unordered_map<const c10::StorageImpl*, Value*> input_storages;  // -> the input that lives there
   std::unordered_map<const c10::StorageImpl*, int> uses;               // distinct outputs per storage
+  std::unordered_map<const c10::StorageImpl*, int32_t> owners;         // -> output that shows all of it, if several share it
   std::unordered_map<const c10::StorageImpl*, int32_t> bases;          // -> hidden output that holds the whole storage
   std::vector<Value*> hidden;
+  std::vector<at::Tensor> hidden_tracked;                              // by what autograd knows a hidden output, or undefined
+  std::vector<at::Tensor> visible;                                     // what the caller asked for
+  std::vector<at::Tensor> tracked;                                     // the same of each output that the caller asked for
+  bool detaches = false;                                               // an output views a tensor that requires grad, but does not
   size_t n_visible = 0;
 };
 
@@ -79,7 +84,11 @@ int32_t Session::input_index(const Value* value) {
   return static_cast<int32_t>(found - inputs.begin());
 }
 
-void Session::add_mutation(const at::Tensor& wrapper, Value* input, bool is_base) {
+// Autograd saw the changes: the caller's tensor gets a gradient function too.
+bool Session::is_recorded(const StandIn& input) const { return input.wrapper.grad_fn().get() != input.grad_fn; }
+
+// `plain`: the stand-in, unless `wrapper` is the base of several.
+void Session::add_mutation(const at::Tensor& wrapper, Value* input, const StandIn* plain) {
   auto* impl = functional::unsafeGetFunctionalWrapper(wrapper);
   if (impl->has_metadata_mutation() || impl->was_storage_changed() || impl->was_inductor_storage_resized())
     unsupported("the sizes, strides or storage of an input are changed");
@@ -88,14 +97,13 @@ void Session::add_mutation(const at::Tensor& wrapper, Value* input, bool is_base
     if (value != input) unsupported("the contents of an input are exchanged (.data, set_)");
     return;
   }
-  if (wrapper.grad_fn() != nullptr) unsupported("an input is changed in a way that autograd records");
   if (value->type.sizes != input->type.sizes || value->type.dtype != input->type.dtype)
     unsupported("the sizes or type of an input are changed");
-  if (!is_base && !is_plain(input->type)) {
+  if (plain != nullptr && !is_plain(input->type)) {
     recorder_.request_storage_bases();
     unsupported("an input that is not contiguous is changed");
   }
-  recorder_.graph().mutations.push_back({input_index(input), value, true});
+  recorder_.graph().mutations.push_back({input_index(input), value, plain == nullptr || !is_recorded(*plain)});
 }
 
 // What traced code did to a stand-in beside its contents does not reach the caller's tensor.
@@ -121,11 +129,11 @@ void Session::add_mutations() {
         unsupported("the sizes, strides or storage of an input are changed");
       if (!impl->has_data_mutation() && value_of(input.wrapper) != input.first)
         unsupported("the contents of an input are exchanged (.data, set_)");
-      if (input.wrapper.grad_fn() != nullptr) unsupported("an input is changed in a way that autograd records");
+      if (is_recorded(input)) unsupported("an input that shares memory or is not contiguous is changed in a way that autograd records");
       continue;
     }
     const size_t before = recorder_.graph().mutations.size();
-    add_mutation(input.wrapper, input.value, false);
+    add_mutation(input.wrapper, input.value, &input);
     if (recorder_.graph().mutations.size() > before && storages[input.real.storage().unsafeGetStorageImpl()] > 1) {
       recorder_.request_storage_bases();
       unsupported("an input that shares memory with another input is changed");
@@ -134,7 +142,7 @@ void Session::add_mutations() {
   std::unordered_map<const void*, bool> written;   // real storage -> by a base of one element type
   for (const auto& [key, base] : bases_) {
     const size_t before = recorder_.graph().mutations.size();
-    add_mutation(base.wrapper, base.value, true);
+    add_mutation(base.wrapper, base.value, nullptr);
     const bool now = recorder_.graph().mutations.size() > before;
     const auto [place, first] = written.emplace(key.first, now);
     if (!first && (now || place->second)) unsupported("memory that inputs of different types share is changed");
@@ -145,8 +153,13 @@ void Session::add_mutations() {
 Value* Session::returnable(Value* value) {
   if (value->producer != nullptr) return value;
   if (!recorder_.constants().contains(value)) unsupported("an output holds an input under another storage");
+  return copy_of(value);
+}
+
+Value* Session::copy_of(Value* value) {
   graph::TensorType type = value->type;
   type.offset = 0;
+  type.requires_grad = false;
   const graph::Op* clone = graph::intern_op("aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor");
   return recorder_.graph().add_node(clone, {value, graph::None{}}, {type})->result();
 }
@@ -161,8 +174,45 @@ Value* Session::whole_input(StandIn& input) {
   return value;
 }
 
-void Session::add_view_of_input(size_t output, const at::Tensor& tensor, Value* input) {
+namespace {
+
+using torch::autograd::CreationMeta;
+
+// The tensor whose view `tensor` is for autograd; itself if it is none.
+at::Tensor autograd_base(const at::Tensor& tensor) {
+  if (!tensor.is_view()) return tensor;
+  switch (torch::autograd::impl::get_view_autograd_meta(tensor)->get_creation_meta()) {
+    case CreationMeta::DEFAULT:
+    case CreationMeta::MULTI_OUTPUT_NODE: return at::Tensor(tensor)._base();
+    case CreationMeta::IN_CUSTOM_FUNCTION:
+    case CreationMeta::NO_GRAD_MODE:
+    case CreationMeta::INFERENCE_MODE: break;
+  }
+  unsupported("a view that autograd does not record as one leaves the call");
+}
+
+void refuse_new_leaf(const at::Tensor& tensor) {
+  if (tensor.requires_grad() && tensor.is_leaf()) unsupported("a tensor that starts to require gradients in the call leaves it");
+}
+
+}  // namespace
+
+// The graph input for the caller's tensor that an output views for autograd too.
+Value* Session::tracked_view_input(const at::Tensor& tensor) {
+  const at::Tensor base = autograd_base(tensor);
+  const auto found = by_wrapper_.find(base.unsafeGetTensorImpl());
+  if (found == by_wrapper_.end()) unsupported("an output shares memory with an input, but not its gradients");
+  return whole_input(stand_ins_[found->second]);
+}
+
+void Session::add_view_of_input(size_t output, const at::Tensor& tensor, Value* input, Outputs& outputs) {
   graph::Graph& g = recorder_.graph();
+  if (tensor.requires_grad()) {
+    input = tracked_view_input(tensor);
+  } else {
+    for (const StandIn& owner : stand_ins_)
+      if (owner.value == input) outputs.detaches |= owner.wrapper.requires_grad();
+  }
   if (value_of(tensor)->type.dtype != input->type.dtype) unsupported("an output views an input as another type");
   for (const graph::Mutation& mutation : g.mutations)
     if (g.inputs[static_cast<size_t>(mutation.input)] == input && mutation.value->type.strides != input->type.strides)
@@ -177,33 +227,73 @@ void Session::add_view_of_input(size_t output, const at::Tensor& tensor, Value* 
   g.outputs.push_back(input);
 }
 
+// Of outputs that share memory, one that shows all of it can be what the others view.
+void Session::find_owners(Outputs& outputs) {
+  for (size_t i = 0; i < outputs.visible.size(); ++i) {
+    const at::Tensor& tensor = outputs.visible[i];
+    const c10::StorageImpl* storage = storage_of(tensor);
+    if (outputs.uses[storage] < 2 || tensor.is_view() || outputs.input_storages.contains(storage) ||
+        !functional::unsafeGetFunctionalWrapper(tensor)->view_metas().empty() ||
+        !is_dense(value_of(tensor)->type, *recorder_.env()))
+      continue;
+    outputs.owners.emplace(storage, static_cast<int32_t>(i));
+  }
+}
+
 void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs& outputs) {
   graph::Graph& g = recorder_.graph();
+  refuse_new_leaf(tensor);
   Value* value = value_of(tensor);
   c10::StorageImpl* storage = storage_of(tensor);
-  if (outputs.uses[storage] == 1 && is_dense(value->type, *recorder_.env())) {
+  const auto owner = outputs.owners.find(storage);
+  const bool owns = owner != outputs.owners.end() && owner->second == static_cast<int32_t>(output);
+  if (owns || (outputs.uses[storage] == 1 && is_dense(value->type, *recorder_.env()))) {
     g.outputs.push_back(returnable(value));
+    if (tensor.requires_grad()) outputs.tracked[output] = tensor;
     return;
   }
-  // It shares memory with another output, or shows only a part of its memory: a view of a base that is returned too.
+  // It shares memory with another output, or shows only a part of its memory: a view of another output or of a base
+  // that is returned too.
   TracedImpl* base = traced(static_cast<FunctionalStorageImpl*>(storage)->base());
   if (base == nullptr) unsupported("a tensor whose contents were exchanged");
   Value* whole = base->value();
   if (whole->type.dtype != value->type.dtype) unsupported("outputs that show the same memory as different types");
   if (!is_dense(whole->type, *recorder_.env())) unsupported("an output with gaps in its memory");
-  const auto [place, first] = outputs.bases.emplace(storage, 0);
-  if (first) {
-    place->second = static_cast<int32_t>(outputs.n_visible + outputs.hidden.size());
-    outputs.hidden.push_back(returnable(whole));
+  int32_t base_output = -1;
+  at::Tensor* tracked_base = nullptr;
+  if (owner != outputs.owners.end()) {
+    base_output = owner->second;
+  } else {
+    const auto [place, first] = outputs.bases.emplace(storage, 0);
+    if (first) {
+      place->second = static_cast<int32_t>(outputs.n_visible + outputs.hidden.size());
+      outputs.hidden.push_back(returnable(whole));
+      outputs.hidden_tracked.emplace_back();
+    }
+    base_output = place->second;
+    tracked_base = &outputs.hidden_tracked[static_cast<size_t>(base_output) - outputs.n_visible];
+  }
+  if (tensor.requires_grad()) {
+    const at::Tensor seen = autograd_base(tensor);
+    if (tracked_base == nullptr) {
+      if (!seen.is_same(outputs.visible[static_cast<size_t>(base_output)]))
+        unsupported("outputs share memory, but not their gradients");
+    } else {
+      const graph::TensorType& type = value_of(seen)->type;
+      if ((tracked_base->defined() && !tracked_base->is_same(seen)) || type.sizes != whole->type.sizes ||
+          type.strides != whole->type.strides || type.dtype != whole->type.dtype)
+        unsupported("outputs share memory, but not their gradients");
+      *tracked_base = seen;
+    }
   }
   graph::OutputAlias alias;
   alias.output = static_cast<int32_t>(output);
-  alias.base_output = place->second;
+  alias.base_output = base_output;
   alias.sizes = exprs(tensor.sym_sizes());
   alias.strides = exprs(tensor.sym_strides());
   alias.offset = to_expr(tensor.sym_storage_offset()) - whole->type.offset;
   g.aliases.push_back(std::move(alias));
-  g.outputs.push_back(outputs.hidden[static_cast<size_t>(place->second) - outputs.n_visible]);
+  g.outputs.push_back(whole);
 }
 
 void Session::add_output(const at::Tensor& tensor, Outputs& outputs) {
@@ -231,15 +321,43 @@ void Session::add_output(const at::Tensor& tensor, Outputs& outputs) {
     g.outputs.push_back(g.outputs[static_cast<size_t>(seen->second)]);
     return;
   }
-  if (tensor.requires_grad()) unsupported("a result needs gradients");
   if (const auto input = outputs.input_storages.find(storage_of(tensor)); input != outputs.input_storages.end())
-    add_view_of_input(output, tensor, input->second);
+    add_view_of_input(output, tensor, input->second, outputs);
   else
     add_fresh_output(output, tensor, outputs);
 }
 
+// What follows the outputs that the caller asked for: bases, and new contents of inputs whose changes autograd records.
+void Session::add_hidden_outputs(Outputs& outputs) {
+  graph::Graph& g = recorder_.graph();
+  for (Value* hidden : outputs.hidden) g.outputs.push_back(hidden);
+  outputs.tracked.insert(outputs.tracked.end(), outputs.hidden_tracked.begin(), outputs.hidden_tracked.end());
+  for (const graph::OutputAlias& alias : g.aliases)
+    if (alias.base_output >= 0)
+      g.outputs[static_cast<size_t>(alias.output)] = g.outputs[static_cast<size_t>(alias.base_output)];
+  for (const graph::Mutation& mutation : g.mutations) {
+    if (mutation.under_no_grad) continue;
+    const Value* changed = g.inputs[static_cast<size_t>(mutation.input)];
+    for (const StandIn& input : stand_ins_)
+      if (input.value == changed) outputs.tracked.push_back(input.wrapper);
+    g.outputs.push_back(mutation.value);
+  }
+}
+
+std::optional<JointPlan> Session::make_joint(const Outputs& outputs) {
+  bool any = outputs.detaches;
+  for (const at::Tensor& tensor : outputs.tracked) any |= tensor.defined();
+  if (!any) {
+    for (graph::Node* node : recorder_.graph().nodes) node->tags &= ~static_cast<uint32_t>(graph::kNoGrad);
+    return std::nullopt;
+  }
+  JointPlan plan = add_gradients(outputs.tracked);
+  for (const at::Tensor& tensor : outputs.visible) plan.tracked.push_back(tensor.requires_grad());
+  return plan;
+}
+
 // Inputs that no node, output or mutation uses are dropped; their tensors are guarded all the same.
-void Session::drop_unused_inputs() {
+void Session::drop_unused_inputs(std::optional<JointPlan>& joint) {
   graph::Graph& g = recorder_.graph();
   std::vector<bool> used(g.inputs.size());
   for (size_t i = 0; i < g.inputs.size(); ++i) used[i] = g.has_uses(g.inputs[i]);
@@ -248,7 +366,10 @@ void Session::drop_unused_inputs() {
     if (a.input >= 0) used[static_cast<size_t>(a.input)] = true;
   for (size_t i = 0; i < g.inputs.size(); ++i)
     for (graph::Expr size : g.inputs[i]->type.sizes)
-      if (!size.is_constant()) used[i] = true;     // the sizes may be read from here alone
+      if (!size.is_constant() && g.input_kinds[i] != graph::InputKind::Tangent)
+        used[i] = true;     // the sizes may be read from here alone
+  for (const StandIn& input : stand_ins_)
+    if (input.gets_gradient) used[static_cast<size_t>(input_index(input.value))] = true;
   std::vector<int32_t> new_index(g.inputs.size(), -1);
   size_t kept = 0;
   for (size_t i = 0; i < g.inputs.size(); ++i) {
@@ -264,6 +385,9 @@ void Session::drop_unused_inputs() {
   for (graph::Mutation& m : g.mutations) m.input = new_index[static_cast<size_t>(m.input)];
   for (graph::OutputAlias& a : g.aliases)
     if (a.input >= 0) a.input = new_index[static_cast<size_t>(a.input)];
+  if (!joint) return;
+  for (JointPlan::Tangent& t : joint->tangents)
+    if (t.input >= 0) t.input = new_index[static_cast<size_t>(t.input)];
 }
 
 GraphContext Session::context(size_t n_outputs) {
@@ -285,7 +409,8 @@ GraphContext Session::context(size_t n_outputs) {
   for (const auto& [value, tensor] : recorder_.constants())
     binding.emplace(value, InputBinding{InputBinding::Kind::Constant, -1, tensor});
   GraphContext out;
-  for (const Value* input : g.inputs) out.inputs.push_back(binding.at(input));
+  for (size_t i = 0; i < g.inputs.size(); ++i)
+    out.inputs.push_back(g.input_kinds[i] == graph::InputKind::Tangent ? InputBinding{} : binding.at(g.inputs[i]));
   // Views of a storage count from the start of the tensor through which the caller passes it.
   for (graph::OutputAlias& alias : g.aliases) {
     if (alias.input < 0 || alias.same_object) continue;
@@ -329,6 +454,7 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
   if (modes_now != start_modes_) return Unsupported{"a torch mode that was entered is not left again", ""};
   try {
     size_t n_outputs = objects.size();
+    std::optional<JointPlan> joint;
     {
       const RecordingScope recording(recorder_);
       refuse_autograd_changes();
@@ -348,13 +474,22 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
           return Unsupported{"a tensor leaves the inference mode that it was made in", ""};
         }
         if (distinct.insert(tensor.unsafeGetTensorImpl()).second) ++outputs.uses[storage_of(tensor)];
+        outputs.visible.push_back(tensor);
       }
-      for (PyObject* object : objects) add_output(THPVariable_Unpack(object), outputs);
-      for (Value* hidden : outputs.hidden) recorder_.graph().outputs.push_back(hidden);
+      find_owners(outputs);
+      outputs.tracked.resize(objects.size());
+      for (const at::Tensor& tensor : outputs.visible) add_output(tensor, outputs);
+      add_hidden_outputs(outputs);
+      joint = make_joint(outputs);
     }
     recorder_.remove_autocast_keys();
-    drop_unused_inputs();
+    drop_unused_inputs(joint);
     GraphContext about = context(n_outputs);
+    if (joint) {
+      for (const StandIn& input : stand_ins_)
+        if (input.gets_gradient) joint->gradients.push_back(input.caller);
+      about.joint = std::move(joint);
+    }
     Finished result;
     result.n_ops = static_cast<int64_t>(recorder_.graph().size());
     result.shapes = make_shape_check(recorder_.env(), size_reads(), memory_groups(),

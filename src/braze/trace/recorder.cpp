@@ -2,6 +2,7 @@
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -181,6 +182,8 @@ graph::Node* Recorder::add_node(const OperatorInfo& info, std::vector<graph::Arg
     node->order_after = last_random_;
     last_random_ = node;
   }
+  if (backward_) node->tags |= graph::kBackward;
+  else if (!c10::GradMode::is_enabled()) node->tags |= graph::kNoGrad;
   ++n_nodes_;
   return node;
 }

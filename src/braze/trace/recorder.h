@@ -62,6 +62,19 @@ class Recorder {
   void note_failure(const Unsupported& why) { if (!failure_) failure_ = why; }
   std::optional<Unsupported> take_failure() { return std::exchange(failure_, std::nullopt); }
 
+  // While alive, nodes carry graph::kBackward.
+  class BackwardScope {
+   public:
+    explicit BackwardScope(Recorder& recorder) : recorder_(recorder), outer_(std::exchange(recorder.backward_, true)) {}
+    ~BackwardScope() { recorder_.backward_ = outer_; }
+    BackwardScope(const BackwardScope&) = delete;
+    BackwardScope& operator=(const BackwardScope&) = delete;
+
+   private:
+    Recorder& recorder_;
+    bool outer_;
+  };
+
   graph::Argument argument(const c10::IValue& value, ArgumentKind kind);
   int64_t n_nodes() const { return n_nodes_; }
   // Ids rise: values made from now on have at least this one.
@@ -95,6 +108,7 @@ class Recorder {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> adopted_;       // kept alive, so that addresses stay unique
   std::vector<c10::IValue> objects_;
   std::vector<c10::intrusive_ptr<TracedImpl>> fresh_;
+  bool backward_ = false;
   bool has_partial_input_ = false;
   bool wants_storage_bases_ = false;
   std::optional<Unsupported> failure_;

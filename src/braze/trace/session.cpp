@@ -98,6 +98,7 @@ Status Session::check_supported(PyObject* real) const {
                                         c10::DispatchKey::Batched})))
     return no("a tensor of a functional transform");
   if (!tensor.has_storage()) return no("a tensor without storage");
+  if (tensor._fw_grad(0).defined()) return no("a tensor with a forward-mode tangent");
   return Ok{};
 }
 
@@ -204,7 +205,7 @@ Result<Ref> Session::stand_in(PyObject* real, Src src) {
       if (options_.storage_bases && input.real.numel() > 0) make_based(input);
       else make_plain(input);
     }
-    if (input.real.requires_grad()) input.wrapper.set_requires_grad(true);
+    give_gradient_edge(input);
     if (input.wrapper.has_storage())
       input.wrapper.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
     input.python = Ref::steal(THPVariable_Wrap(input.wrapper));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <map>
 #include <string>
@@ -52,7 +53,10 @@ class Session final : public capture::TraceSession {
     graph::Value* first = nullptr;   // the value that the stand-in had at first
     const Base* base = nullptr;
     std::vector<bool> dynamic;
-    int32_t caller = -1;             // set by finish(): place in inputs()
+    const torch::autograd::Node* grad_fn = nullptr;   // what stands for the gradient function of the caller's tensor
+    torch::autograd::Edge edge;                       // and where gradients of the stand-in go then
+    bool gets_gradient = false;                       // set by finish(): some output's gradient reaches it
+    int32_t caller = -1;                              // set by finish(): place in inputs()
   };
 
   Status check_supported(PyObject* real) const;
@@ -64,18 +68,34 @@ class Session final : public capture::TraceSession {
   capture::Ref finish_call(PyObject* result);
   Unsupported failure();
 
+  // joint.cpp
+  void give_gradient_edge(StandIn& input);
+  torch::autograd::Edge gradient_edge(const StandIn& input) const;
+  at::Tensor make_tangent(graph::TensorType type, graph::Value** input);
+  graph::Value* gradient_value(const at::Tensor& gradient);
+  std::vector<at::Tensor> run_backward(const std::vector<torch::autograd::Edge>& roots, std::vector<at::Tensor> tangents,
+                                       const std::vector<torch::autograd::Edge>& leaves);
+  // Appends the gradients of the outputs for which `tracked` has the tensor that autograd knows them by.
+  JointPlan add_gradients(const std::vector<at::Tensor>& tracked);
+
   // outputs.cpp
   struct Outputs;
   void refuse_autograd_changes() const;
   void add_mutations();
-  void add_mutation(const at::Tensor& wrapper, graph::Value* input, bool is_base);
+  void add_mutation(const at::Tensor& wrapper, graph::Value* input, const StandIn* plain);
+  bool is_recorded(const StandIn& input) const;
+  void add_hidden_outputs(Outputs& outputs);
+  void find_owners(Outputs& outputs);
+  std::optional<JointPlan> make_joint(const Outputs& outputs);
+  graph::Value* tracked_view_input(const at::Tensor& tensor);
+  graph::Value* copy_of(graph::Value* value);
   void add_output(const at::Tensor& tensor, Outputs& outputs);
-  void add_view_of_input(size_t output, const at::Tensor& tensor, graph::Value* input);
+  void add_view_of_input(size_t output, const at::Tensor& tensor, graph::Value* input, Outputs& outputs);
   void add_fresh_output(size_t output, const at::Tensor& tensor, Outputs& outputs);
   graph::Value* returnable(graph::Value* value);
   int32_t input_index(const graph::Value* value);
   graph::Value* whole_input(StandIn& input);
-  void drop_unused_inputs();
+  void drop_unused_inputs(std::optional<JointPlan>& joint);
   GraphContext context(size_t n_outputs);
   std::vector<SizeRead> size_reads() const;
   std::vector<MemoryGroup> memory_groups() const;

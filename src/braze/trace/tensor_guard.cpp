@@ -1,6 +1,7 @@
 #include "braze/trace/tensor_guard.h"
 
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <numeric>
@@ -15,6 +16,7 @@ struct TensorState {
   c10::ScalarType dtype;
   c10::Device device{c10::kCPU};
   bool requires_grad;
+  bool leaf;                           // looked at where a tensor requires grad and is no parameter
   bool exact_storage;
   int64_t offset = 0;
   size_t storage_bytes = 0;
@@ -47,6 +49,13 @@ bool storage_matches(const TensorState& state, const c10::TensorImpl& impl) {
   return impl.storage_offset() == state.offset && impl.unsafe_storage().nbytes() == state.storage_bytes;
 }
 
+// What may be written in place, and where gradients go, differs.
+bool leaf_matches(const TensorState& state, const c10::TensorImpl& impl) {
+  if (!state.requires_grad || state.type == reinterpret_cast<PyTypeObject*>(ParameterClass)) return true;
+  const auto& autograd = *static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
+  return (autograd.requires_grad_ && !autograd.grad_fn_) == state.leaf;
+}
+
 bool check(const void* opaque, PyObject* object) {
   const auto& state = *static_cast<const TensorState*>(opaque);
   if (Py_TYPE(object) != state.type) return false;
@@ -56,7 +65,7 @@ bool check(const void* opaque, PyObject* object) {
       impl.device() != state.device || impl.requires_grad() != state.requires_grad)
     return false;
   return sizes_match(state, impl.sizes()) && strides_match(state, impl) &&
-         (!state.exact_storage || storage_matches(state, impl));
+         (!state.exact_storage || storage_matches(state, impl)) && leaf_matches(state, impl);
 }
 
 // Nothing but sizes differs: the layout is dense in the same order of dimensions as before.
@@ -66,7 +75,7 @@ bool changed_sizes(const void* opaque, PyObject* object, std::vector<int64_t>* d
   const c10::TensorImpl& impl = *THPVariable_Unpack(object).unsafeGetTensorImpl();
   if (impl.key_set().raw_repr() != state.keys || c10::typeMetaToScalarType(impl.dtype()) != state.dtype ||
       impl.device() != state.device || impl.requires_grad() != state.requires_grad ||
-      impl.sizes().size() != state.sizes.size()) {
+      impl.sizes().size() != state.sizes.size() || !leaf_matches(state, impl)) {
     return false;
   }
   for (size_t i = 0; i < state.sizes.size(); ++i) {
@@ -116,6 +125,7 @@ std::string describe(const void* opaque, PyObject* object) {
     differ("dtype", c10::toString(c10::typeMetaToScalarType(impl.dtype())), c10::toString(state.dtype));
   if (impl.device() != state.device) differ("device", impl.device().str(), state.device.str());
   if (impl.requires_grad() != state.requires_grad) differ("requires_grad", impl.requires_grad(), state.requires_grad);
+  else if (!leaf_matches(state, impl)) differ("leaf", !state.leaf, state.leaf);
   if (!sizes_match(state, impl.sizes())) differ("size", list(impl.sizes()), list(state.sizes));
   else if (!strides_match(state, impl)) differ("stride", list(impl.strides()), list(state.strides));
   if (state.exact_storage && !storage_matches(state, impl)) out << (out.tellp() == 0 ? "" : "; ") << "storage changed";
@@ -149,6 +159,7 @@ capture::TensorOperand tensor_operand(PyObject* object, const TensorGuardOptions
   state->dtype = tensor.scalar_type();
   state->device = tensor.device();
   state->requires_grad = tensor.requires_grad();
+  state->leaf = tensor.requires_grad() && tensor.is_leaf();
   state->exact_storage = options.exact_storage;
   state->sizes = impl.sizes().vec();
   state->strides = impl.strides().vec();

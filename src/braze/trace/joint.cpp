@@ -1,0 +1,155 @@
+// The backward half of a joint graph: libtorch's engine runs on traced tangents, and what it dispatches is recorded.
+#include <ATen/FunctionalTensorWrapper.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <unordered_set>
+
+#include "braze/support/check.h"
+#include "braze/trace/abort.h"
+#include "braze/trace/session.h"
+#include "braze/trace/torch_compat.h"
+
+namespace braze::trace {
+namespace {
+
+namespace functional = at::functionalization::impl;
+using graph::Value;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+
+// What a caller's tensor that has a gradient function of its own is made by in the trace: the engine stops here.
+struct CallersFunction final : Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    unsupported("the gradient function of a tensor from outside is run");
+  }
+  std::string name() const override { return "CallersFunction"; }
+};
+
+// The engine takes the GIL where it runs Python, and must not be entered with it.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// Hooks are Python that nobody watches while the engine runs it: what it does beside returning a gradient would be lost.
+void refuse_hooks(Node& node) {
+  if (!node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+      !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr)
+    unsupported("a hook on a gradient (register_hook, retain_grad)");
+}
+
+std::unordered_set<Node*> reachable(const std::vector<Edge>& roots) {
+  std::unordered_set<Node*> seen;
+  std::vector<Node*> open;
+  const auto visit = [&](const Edge& edge) {
+    if (edge.function && seen.insert(edge.function.get()).second) open.push_back(edge.function.get());
+  };
+  for (const Edge& root : roots) visit(root);
+  while (!open.empty()) {
+    Node* node = open.back();
+    open.pop_back();
+    refuse_hooks(*node);
+    for (const Edge& edge : node->next_edges()) visit(edge);
+  }
+  return seen;
+}
+
+}  // namespace
+
+void Session::give_gradient_edge(StandIn& input) {
+  if (!input.real.requires_grad()) return;
+  if (input.real.is_leaf() || input.wrapper.is_inference()) {
+    input.wrapper.set_requires_grad(true);
+    return;
+  }
+  const auto function = make_autograd_node<CallersFunction>();
+  torch::autograd::set_history(input.wrapper, function);
+  input.grad_fn = function.get();
+  input.edge = torch::autograd::impl::gradient_edge(input.wrapper);
+}
+
+// Where the gradient of a stand-in arrives; no function if nothing has used it.
+Edge Session::gradient_edge(const StandIn& input) const {
+  if (!input.real.requires_grad()) return {};
+  if (input.edge.function) return input.edge;
+  return {torch::autograd::impl::try_get_grad_accumulator(input.wrapper), 0};
+}
+
+at::Tensor Session::make_tangent(graph::TensorType type, Value** input) {
+  type.offset = 0;
+  type.requires_grad = false;
+  *input = recorder_.graph().add_input(std::move(type), graph::InputKind::Tangent);
+  return functional::to_functional_tensor(recorder_.tensor_for(*input));
+}
+
+// A gradient as an output. It may be a tangent; a tensor of the caller's would be shared with him, and is copied.
+Value* Session::gradient_value(const at::Tensor& gradient) {
+  if (!gradient.defined()) return nullptr;
+  if (!is_wrapper(gradient)) return returnable(traced(recorder_.constant(gradient))->value());
+  functional::sync(gradient);
+  const TracedImpl* impl = traced(functional::from_functional_tensor(gradient));
+  if (impl == nullptr) unsupported("a gradient whose contents were exchanged");
+  Value* value = impl->value();
+  if (value->producer != nullptr) return value;
+  const graph::Graph& g = recorder_.graph();
+  if (g.input_kinds[static_cast<size_t>(value->index)] == graph::InputKind::Tangent) return value;
+  return copy_of(value);
+}
+
+std::vector<at::Tensor> Session::run_backward(const std::vector<Edge>& roots, std::vector<at::Tensor> tangents,
+                                              const std::vector<Edge>& leaves) {
+  recorder_.take_failure();
+  try {
+    const Recorder::BackwardScope backward(recorder_);
+    // The forward's autocast is over when gradients are computed.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    const WithoutGil without_gil;
+    return torch::autograd::Engine::get_default_engine().execute(roots, tangents, /*keep_graph=*/false,
+                                                                 /*create_graph=*/false, /*accumulate_grad=*/false, leaves);
+  } catch (const std::exception& error) {
+    if (auto noted = recorder_.take_failure()) throw Abort(*noted);
+    const std::string text = error.what();
+    unsupported("the backward pass: " + text.substr(0, text.find('\n')));
+  }
+}
+
+JointPlan Session::add_gradients(const std::vector<at::Tensor>& tracked) {
+  graph::Graph& g = recorder_.graph();
+  CHECK(tracked.size() == g.outputs.size());
+  JointPlan plan;
+  plan.n_forward = g.outputs.size();
+  std::vector<Edge> roots, leaves;
+  for (const at::Tensor& output : tracked)
+    if (output.defined()) roots.push_back(torch::autograd::impl::gradient_edge(output));
+  const std::unordered_set<Node*> nodes = reachable(roots);
+  for (StandIn& input : stand_ins_) {
+    const Edge edge = gradient_edge(input);
+    if (!edge.function || !nodes.contains(edge.function.get())) continue;
+    if (input.real.is_cuda()) unsupported("gradients on a GPU");
+    input.gets_gradient = true;
+    leaves.push_back(edge);
+  }
+  std::vector<at::Tensor> tangents;
+  for (size_t i = 0; i < tracked.size(); ++i) {
+    if (!tracked[i].defined()) continue;
+    Value* input = nullptr;
+    if (!leaves.empty()) tangents.push_back(make_tangent(g.outputs[i]->type, &input));
+    plan.tangents.push_back({static_cast<int32_t>(i), input == nullptr ? -1 : input->index});
+  }
+  if (leaves.empty()) return plan;
+  const std::vector<at::Tensor> gradients = run_backward(roots, std::move(tangents), leaves);
+  const Recorder::BackwardScope backward(recorder_);
+  for (const at::Tensor& gradient : gradients) g.outputs.push_back(gradient_value(gradient));
+  return plan;
+}
+
+}  // namespace braze::trace
