@@ -30,7 +30,7 @@ Result<std::shared_ptr<Executable>> compile(std::unique_ptr<graph::Graph> graph,
     return Unsupported{"malformed graph: " + problems + "\n" + graph::print(*graph), ""};
   last_compiled = {std::move(graph), context};
   if (context.joint) return std::shared_ptr<Executable>();    // run_joint() runs it
-  return runtime::make_graph_executor(last_compiled.graph, context);
+  return std::shared_ptr<Executable>(runtime::make_graph_executor(last_compiled.graph, context));
 }
 
 [[noreturn]] void refuse(const Unsupported& why) { throw std::runtime_error("Unsupported: " + why.reason); }

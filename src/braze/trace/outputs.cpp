@@ -183,7 +183,7 @@ at::Tensor autograd_base(const at::Tensor& tensor) {
   if (!tensor.is_view()) return tensor;
   switch (torch::autograd::impl::get_view_autograd_meta(tensor)->get_creation_meta()) {
     case CreationMeta::DEFAULT:
-    case CreationMeta::MULTI_OUTPUT_NODE: return at::Tensor(tensor)._base();
+    case CreationMeta::MULTI_OUTPUT_NODE: return at::Tensor(tensor._base());
     case CreationMeta::IN_CUSTOM_FUNCTION:
     case CreationMeta::NO_GRAD_MODE:
     case CreationMeta::INFERENCE_MODE: break;
