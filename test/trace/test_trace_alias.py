@@ -33,7 +33,6 @@ REFUSED = {
     "quantized": (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize(), lambda: (R(3),)),
     "nested": (lambda x: torch.nested.nested_tensor([x, x]).to_padded_tensor(0.0), lambda: (R(3),)),
     "shape_error": (lambda x, y: x @ y, lambda: (R(2, 3), R(2, 3))),
-    "gradient_wanted": (lambda x: x * 2, lambda: (R(3).requires_grad_(),)),
 }
 
 

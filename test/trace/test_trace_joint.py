@@ -179,7 +179,6 @@ LAYERS = {
                                           nn.AdaptiveAvgPool2d(2)), R(2, 3, 9, 9)),
     "channels_last": lambda: (nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).to(memory_format=torch.channels_last),
                               R(2, 3, 9, 9).to(memory_format=torch.channels_last)),
-    "lstm": lambda: (nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True), R(2, 5, 3)),
     "gru": lambda: (nn.GRU(3, 4), R(5, 2, 3)),
     "attention": lambda: (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), R(2, 5, 8)),
     "tied": lambda: ((lambda m: (setattr(m[1], "weight", m[0].weight), m)[1])(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))),
@@ -206,6 +205,12 @@ REFUSED = {
     "requires_grad_changed": (lambda x: x.requires_grad_() * 2, lambda: (R(3),)),
     "shared_memory_recorded": (lambda x, y, w: (x.mul_(w), y * 1)[1], lambda: (lambda b: (b[:3], b[1:], L(3)))(R(4))),
 }
+
+
+def test_lstm_is_refused():
+    m = nn.LSTM(3, 4)
+    with pytest.raises(Refused, match="workspace"):
+        trace(lambda x: m(x)[0], (R(5, 2, 3),), [m])
 
 
 @pytest.mark.parametrize("name", REFUSED)

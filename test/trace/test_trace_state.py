@@ -16,6 +16,7 @@ RANDOM = {
     "feature_dropout": lambda x: F.dropout2d(x.view(1, 5, 2, 2), 0.5) + 1,
     "multinomial": lambda x: torch.multinomial(x.view(-1).softmax(0), 2),
     "rrelu": lambda x: F.rrelu(x, training=True),
+    "other_layout": lambda x: (F.dropout(x.view(4, 5).t(), 0.5), torch.empty(5, 4).t().uniform_(), x.view(4, 5).t().clone().random_(3)),
 }
 
 

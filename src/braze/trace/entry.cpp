@@ -22,6 +22,7 @@
 
 #include "braze/trace/abort.h"
 #include "braze/trace/recorder.h"
+#include "braze/trace/tensor_guard.h"
 #include "braze/trace/torch_types.h"
 
 namespace braze::trace {
@@ -136,6 +137,16 @@ bool changes_metadata(const OperatorHandle& op) {
   return op.hasTag(at::Tag::inplace_view) || names.contains(op.schema().name());
 }
 
+// Random numbers fill the memory of a tensor in its order, whatever the strides; the functional operators that stand for
+// in-place ones draw in the order of indices. So the latter get a view whose indices run as the memory does.
+at::Tensor in_memory_order(const OperatorHandle& op, const at::Tensor& self) {
+  if (self.is_contiguous()) return self;
+  const std::vector<int> order = dense_order(self.sizes(), self.strides());
+  if (order.empty() || op.schema().name() == "aten::normal_")
+    unsupported(op.schema().name() + " on a tensor whose memory is not in the order of its dimensions");
+  return self.permute(std::vector<int64_t>(order.rbegin(), order.rend()));
+}
+
 void mutable_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   Recorder* recorder = current_recorder();
   if (recorder == nullptr) {
@@ -149,7 +160,10 @@ void mutable_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack)
     if (written.size() > 1) refuse_repeated_storage(written);
     if (!changes_metadata(op)) refuse_expanded(written);
     const int64_t first_new_id = recorder->next_value_id();
+    const bool fills = is_in_place(schema) && op.hasTag(at::Tag::nondeterministic_seeded) && written.size() == 1;
+    if (fills) stack->end()[-static_cast<std::ptrdiff_t>(schema.arguments().size())] = in_memory_order(op, written[0].tensor);
     op.redispatchBoxed(keys & kAfterEntry, stack);
+    if (fills) stack->back() = written[0].tensor;
     if (is_in_place(schema) && !changes_metadata(op)) check_sizes(written);
     check_casts(written, first_new_id);
     if (!changes_metadata(op)) restore_layouts(written);

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/Formatting.h>
 #include <c10/core/DefaultDtype.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -349,6 +350,9 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
     else if (value.isTensorList()) for (const IValue& item : value.toListRef()) add_type(item.toTensor());
     else if (value.isNone() && schema.returns()[i].type()->kind() == c10::TypeKind::TensorType) add_type(at::Tensor());
   }
+  // oneDNN alone knows how large the workspace for the backward pass is.
+  if (info.has_train_workspace && arguments.back().toBool() && c10::GradMode::is_enabled())
+    unsupported(info.op->name + " keeps a workspace for the backward pass");
   if (info.has_train_workspace && !arguments.back().toBool()) {
     types.back() = {};
     types.back().defined = false;
