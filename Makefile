@@ -30,6 +30,7 @@ install: $(BUILD)/build.ninja | system
 
 demo: install
 	$(BIN)/python bench/demo.py
+	$(BIN)/python bench/demo_training.py
 
 test: install
 	$(BIN)/python tools/run_tests.py --build $(BUILD)
