@@ -8,6 +8,7 @@ namespace braze::runtime::cpu {
 struct Isa {
   int64_t panel;        // columns of a packed panel
   int64_t tile_rows;
+  int64_t most_dot_rows;   // up to so many rows of A `dot` is faster than packing B's panels
   // Packs rows [0, k) of `columns` (<= panel) columns into out[k][panel], padding with zeros.
   void (*pack)(const float* b, int64_t row_stride, int64_t column_stride, int64_t k, int64_t columns, float* out);
   // C[rows, panel] (+)= A[rows, k] * packed[k][panel], rows <= tile_rows at a time inside; then bias and relu.

@@ -77,8 +77,6 @@ void empty_product(const Problem& p) {   // K == 0
 constexpr int64_t kDotBlock = 48;
 // Rows of K whose A tile (6 rows) stays in L1.
 constexpr int64_t kDotBlockK = 1024;
-// From here on packing pays: a panel is packed once and read by many row tiles.
-constexpr int64_t kDotMostRows = 96;
 
 void run_dot(const Isa& isa, const Problem& p, int64_t threads) {
   const int64_t blocks = (p.n + kDotBlock - 1) / kDotBlock;
@@ -99,7 +97,7 @@ void run_dot(const Isa& isa, const Problem& p, int64_t threads) {
 
 // A with contiguous rows.
 void run_rows(const Isa& isa, const Problem& p, int64_t threads) {
-  if (p.b.row_stride == 1 && p.m <= kDotMostRows) return run_dot(isa, p, threads);
+  if (p.b.row_stride == 1 && p.m <= isa.most_dot_rows) return run_dot(isa, p, threads);
   const int64_t panels = (p.n + isa.panel - 1) / isa.panel;
   // Panels are shared out first: each is packed once. Few panels are split by rows too.
   int64_t row_parts = 1;
