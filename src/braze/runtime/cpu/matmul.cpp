@@ -13,8 +13,8 @@ namespace {
 using cpu::Isa;
 using cpu::isa;
 
-// Rows of a packed block: with 64 columns 128 KB, which stays in L2 beside A.
-constexpr int64_t kBlockK = 512;
+// A packed block of B: 128 KB, which stays in L2 beside A.
+constexpr int64_t kBlockK = 512, kBlockColumns = 64;
 // Multiply-adds below which a second thread costs more than it gives (about 3 us).
 constexpr int64_t kSerialWork = 150'000;
 
@@ -34,35 +34,36 @@ struct Problem {
   MatmulEpilogue epilogue;
 };
 
-// One panel of columns and rows [first, last).
-void panel(const Isa& isa, const Problem& p, int64_t q, int64_t first, int64_t last) {
-  const int64_t column = q * isa.panel;
-  const int64_t columns = std::min(isa.panel, p.n - column);
-  const bool edge = columns < isa.panel;
-  const int64_t rows = last - first;
-  // The last panel may be narrower than a tile: it is computed whole beside C and then copied.
-  float* c = edge ? edge_scratch.at_least((rows + 1) * isa.panel) : p.c + first * p.c_stride + column;
-  const int64_t c_stride = edge ? isa.panel : p.c_stride;
-  const float* bias = p.epilogue.bias == nullptr ? nullptr : p.epilogue.bias + column;
-  if (edge && bias != nullptr) {
-    float* padded = c + rows * isa.panel;
-    std::fill_n(padded, isa.panel, 0.0f);
-    std::copy_n(bias, columns, padded);
-    bias = padded;
+// One block of columns and rows [first, last). Its panels are packed one after the other, so that a row of B, which may
+// be alone on its page, is read whole.
+void column_block(const Isa& isa, const Problem& p, int64_t number, int64_t first, int64_t last) {
+  const int64_t column = number * kBlockColumns, width = std::min(kBlockColumns, p.n - column), rows = last - first;
+  const int64_t edge = width % isa.panel;       // columns of a last panel that is narrower than a tile
+  // That one is computed whole beside C and then copied.
+  float* beside = edge == 0 ? nullptr : edge_scratch.at_least((rows + 1) * isa.panel);
+  float* padded_bias = beside + rows * isa.panel;
+  if (edge != 0 && p.epilogue.bias != nullptr) {
+    std::fill_n(padded_bias, isa.panel, 0.0f);
+    std::copy_n(p.epilogue.bias + column + width - edge, edge, padded_bias);
   }
   const float* a = p.a.data + first * p.a.row_stride;
+  float* packed = pack_scratch.at_least(kBlockK * std::max(kBlockColumns, isa.panel));
   for (int64_t k = 0; k < p.k; k += kBlockK) {
     const int64_t block = std::min(kBlockK, p.k - k);
-    float* packed = pack_scratch.at_least(kBlockK * isa.panel);
-    isa.pack(p.b.data + k * p.b.row_stride + column * p.b.column_stride, p.b.row_stride, p.b.column_stride, block,
-             columns, packed);
     const bool ends = k + block == p.k;
-    isa.multiply(rows, block, a + k, p.a.row_stride, packed, c, c_stride, k > 0, ends ? bias : nullptr,
-                 ends && p.epilogue.relu);
+    const float* b = p.b.data + k * p.b.row_stride + column * p.b.column_stride;
+    for (int64_t j = 0; j < width; j += isa.panel)
+      isa.pack(b + j * p.b.column_stride, p.b.row_stride, p.b.column_stride, block, std::min(isa.panel, width - j), packed + j * block);
+    for (int64_t j = 0; j < width; j += isa.panel) {
+      const bool whole = width - j >= isa.panel;
+      float* c = whole ? p.c + first * p.c_stride + column + j : beside;
+      const float* bias = p.epilogue.bias == nullptr ? nullptr : whole ? p.epilogue.bias + column + j : padded_bias;
+      isa.multiply(rows, block, a + k, p.a.row_stride, packed + j * block, c, whole ? p.c_stride : isa.panel, k > 0,
+                   ends ? bias : nullptr, ends && p.epilogue.relu);
+    }
   }
-  if (edge)
-    for (int64_t i = 0; i < rows; ++i)
-      std::memcpy(p.c + (first + i) * p.c_stride + column, c + i * isa.panel, static_cast<size_t>(columns) * sizeof(float));
+  for (int64_t i = 0; edge != 0 && i < rows; ++i)
+    std::memcpy(p.c + (first + i) * p.c_stride + column + width - edge, beside + i * isa.panel, static_cast<size_t>(edge) * sizeof(float));
 }
 
 void empty_product(const Problem& p) {   // K == 0
@@ -98,21 +99,21 @@ void run_dot(const Isa& isa, const Problem& p, int64_t threads) {
 // A with contiguous rows.
 void run_rows(const Isa& isa, const Problem& p, int64_t threads) {
   if (p.b.row_stride == 1 && p.m <= isa.most_dot_rows) return run_dot(isa, p, threads);
-  const int64_t panels = (p.n + isa.panel - 1) / isa.panel;
-  // Panels are shared out first: each is packed once. Few panels are split by rows too.
+  const int64_t blocks = (p.n + kBlockColumns - 1) / kBlockColumns;
+  // Blocks are shared out first: each is packed once. Few blocks are split by rows too.
   int64_t row_parts = 1;
-  while (panels * row_parts < threads * 4 && panels % threads != 0 && p.m / (row_parts * 2) >= 4 * isa.tile_rows)
+  while (blocks * row_parts < threads * 4 && blocks % threads != 0 && p.m / (row_parts * 2) >= 4 * isa.tile_rows)
     row_parts *= 2;
   const int64_t rows_each = ((p.m + row_parts - 1) / row_parts + isa.tile_rows - 1) / isa.tile_rows * isa.tile_rows;
   const auto task = [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t % row_parts * rows_each;
       const int64_t last = std::min(p.m, first + rows_each);
-      if (first < last) panel(isa, p, t / row_parts, first, last);
+      if (first < last) column_block(isa, p, t / row_parts, first, last);
     }
   };
-  if (threads == 1) return task(0, panels * row_parts);
-  run_parallel_tasks(panels * row_parts, task);
+  if (threads == 1) return task(0, blocks * row_parts);
+  run_parallel_tasks(blocks * row_parts, task);
 }
 
 // Rows of A that are not contiguous become so, as many at a time as stay in cache.
