@@ -13,7 +13,7 @@ from braze._braze import (
     fallback_report,
     reset,
 )
-from braze._compile import compile, disable, is_compiling
+from braze._compile import allow_in_graph, compile, disable, is_compiling
 from braze._config import config
 from braze._explain import Explanation, explain
 from braze._logs import compile_report, set_logs
@@ -27,6 +27,7 @@ __all__ = [
     "OptimizedModule",
     "Unsupported",
     "UserError",
+    "allow_in_graph",
     "compile",
     "compile_count",
     "compile_report",

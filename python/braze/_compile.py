@@ -143,4 +143,14 @@ def disable(function: _F) -> _F:
     def eager(*args: Any, **kwargs: Any) -> Any:
         return _braze.run_eagerly(function, args, kwargs)
 
+    eager._braze_disabled = True  # type: ignore[attr-defined]
     return eager  # type: ignore[return-value]
+
+
+def allow_in_graph(function: _F) -> _F:
+    """Marks a Python function to be called as one operation: compiled programs record the tensor operations that it runs
+    and look no further. It must not depend on anything but its arguments, nor change anything else."""
+    if not callable(function):
+        raise TypeError(f"braze.allow_in_graph needs a callable, got {type(function).__name__}")
+    function._braze_allowed_in_graph = True  # type: ignore[attr-defined]
+    return function

@@ -1,5 +1,6 @@
 // _capture_test: trace_call and what it makes, seen from Python. Import torch first to trace tensors.
 #include <chrono>
+#include <optional>
 
 #include "braze/capture/trace_call.h"
 #include "tape_domain.h"
@@ -80,7 +81,9 @@ PyObject* trace(PyObject*, PyObject* tuple) {
   if (!PyArg_ParseTuple(tuple, "OO|O", &callee, &args, &kwargs)) return nullptr;
   Arguments a;
   if (!unpack(args, kwargs, a)) return nullptr;
-  CaptureOutcome outcome = trace_call({callee, a.values.data(), a.n_positional, a.kwnames.get()}, {});
+  TraceOptions options;
+  options.graph_breaks = false;
+  CaptureOutcome outcome = trace_call({callee, a.values.data(), a.n_positional, a.kwnames.get()}, options);
   if (auto* failure = std::get_if<CaptureFailure>(&outcome)) {
     if (PyErr_Occurred()) return nullptr;
     return Py_BuildValue("{s:s,s:s,s:i,s:s,s:s}", "reason", failure->reason.c_str(), "file", failure->file.c_str(), "line",
@@ -95,7 +98,77 @@ PyObject* trace(PyObject*, PyObject* tuple) {
   return reinterpret_cast<PyObject*>(object);
 }
 
-PyMethodDef kMethods[] = {{"trace", trace, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+// One segment: guards, executable, exit. The result; `frames` receives what runs on after a graph break.
+PyObject* run_segment(const Segment& s, const CallArgs& call, std::optional<LiveFrames>& frames) {
+  std::vector<PyObject*> fetched(static_cast<size_t>(s.guards->n_fetched()) + 1);
+  if (!s.guards->run(call, fetched.data())) {
+    return PyErr_Format(PyExc_LookupError, "%s", s.guards->explain_failure(call).c_str());
+  }
+  std::vector<PyObject*> inputs;
+  for (const int32_t i : s.inputs) inputs.push_back(fetched[static_cast<size_t>(i)]);
+  const auto n_outputs = static_cast<size_t>(s.executable ? s.executable->n_outputs() : 0);
+  std::vector<PyObject*> outputs(n_outputs + 1), roots(s.exit.n_roots() + 1);
+  if (s.executable && !s.executable->run(inputs.data(), static_cast<int64_t>(inputs.size()), outputs.data())) return nullptr;
+  PyObject* result = s.exit.run(fetched.data(), outputs.data(), roots.data());
+  for (size_t i = 0; i < n_outputs; i++) Ref::steal(outputs[i]);
+  if (result != nullptr && !s.frames.empty()) frames.emplace(s.frames, roots.data());
+  return result;
+}
+
+// run(function, args, kwargs, most_instructions, most_segments) -> (result, segments, [reasons]). The call in segments of
+// at most so many instructions, with one instruction executed for real between two; CPython ends what is left after
+// most_segments, or where no segment can start.
+PyObject* run(PyObject*, PyObject* tuple) {
+  PyObject *callee = nullptr, *args = nullptr, *kwargs = nullptr;
+  unsigned long long most_instructions = 0;
+  int most_segments = 0;
+  if (!PyArg_ParseTuple(tuple, "OOOKi", &callee, &args, &kwargs, &most_instructions, &most_segments)) return nullptr;
+  Arguments a;
+  if (!unpack(args, kwargs, a)) return nullptr;
+  TraceOptions options;
+  options.most_instructions = most_instructions;
+  const Ref reasons = Ref::steal(PyList_New(0));
+  int segments = 0;
+  const auto done = [&](PyObject* result) {
+    return result == nullptr ? nullptr : Py_BuildValue("(NiO)", result, segments, reasons.get());
+  };
+  std::optional<LiveFrames> frames;
+  for (;;) {
+    std::vector<PyObject*> values;
+    CallTarget target{callee, a.values.data(), a.n_positional, a.kwnames.get()};
+    CallArgs call{callee, a.values.data(), static_cast<int64_t>(a.values.size())};
+    if (frames) {
+      values = frames->values();
+      target = {values[0], values.data(), static_cast<int64_t>(values.size()), nullptr, &*frames};
+      call = {values[0], values.data(), static_cast<int64_t>(values.size())};
+    }
+    CaptureOutcome outcome = trace_call(target, options);
+    if (auto* failure = std::get_if<CaptureFailure>(&outcome)) {
+      if (PyErr_Occurred()) return nullptr;
+      const Ref reason = Ref::steal(PyUnicode_FromString(failure->reason.c_str()));
+      PyList_Append(reasons.get(), reason.get());
+      if (!frames) return done(PyObject_Vectorcall(callee, a.values.data(), static_cast<size_t>(a.n_positional), a.kwnames.get()));
+      if (!failure->at_start) return done(frames->finish());
+    } else {
+      Segment& segment = std::get<Segment>(outcome);
+      if (segment.broken) {
+        const Ref reason = Ref::steal(PyUnicode_FromString(segment.broken->reason.c_str()));
+        PyList_Append(reasons.get(), reason.get());
+      }
+      segments++;
+      std::optional<LiveFrames> next;
+      PyObject* result = run_segment(segment, call, next);
+      if (result == nullptr || !next) return done(result);
+      Ref::steal(result);
+      frames = std::move(next);
+    }
+    PyObject* result = nullptr;
+    if (segments >= most_segments) return done(frames->finish());
+    if (!frames->step(result)) return done(result);
+  }
+}
+
+PyMethodDef kMethods[] = {{"trace", trace, METH_VARARGS, nullptr}, {"run", run, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_capture_test", nullptr, -1, kMethods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Calling: functions on real frames, bound methods, classes, callable instances, generators, native callables.
 #include "braze/capture/executor.h"
+#include "braze/capture/markings.h"
 #include "braze/capture/natives.h"
 #include "braze/support/check.h"
 
@@ -149,11 +150,18 @@ void Executor::bind_sources(Frame& f, const PendingCall& call) {
 Owned Executor::call_function(Value function, const Arguments& a) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function.object);
   const Code& code = decode(reinterpret_cast<PyCodeObject*>(f->func_code));
+  const After after = take_after();
   use_function(function);
+  switch (marking_of(f)) {
+    case Marking::None: break;
+    case Marking::Disabled: fail("call of a function that is marked to run eagerly: " + describe_callable(function.object));
+    case Marking::GraphBreak: fail("a graph break that the program asks for");
+    case Marking::AllowedInGraph: prov.use_identity(function); return call_tensor(function.object, a);
+  }
   if (code.coroutine) fail("a coroutine");
   const size_t n_positional = static_cast<size_t>(a.n_positional());
   if (!code.generator) {
-    pending_ = {function, &a, kNoSource};
+    pending_ = {function, &a, kNoSource, after};
     arm(this);
     PyObject* result = _PyFunction_Vectorcall(function.object, a.objects, n_positional, a.kwnames);
     disarm();
@@ -233,6 +241,7 @@ Owned Executor::call_method(const Method& method, std::initializer_list<Value> a
 }
 
 Owned Executor::call(Value callable, const Arguments& a) {
+  const After after = take_after();
   PyObject* object = callable.object;
   PyTypeObject* type = Py_TYPE(object);
   if (type == &PyMethod_Type) {
@@ -249,6 +258,7 @@ Owned Executor::call(Value callable, const Arguments& a) {
     list.add(self);
     list.add(a);
     list.set_keyword_names(a.kwnames);
+    after_ = after;
     return call(function, list.get());
   }
 
@@ -270,13 +280,16 @@ Owned Executor::call(Value callable, const Arguments& a) {
     switch (native.kind) {
       case NativeKind::Pure: return call_pure(target.object, arguments);
       case NativeKind::Modelled: return native.model(*this, target, arguments);
-      case NativeKind::Polyfilled: return call_function({native.polyfill, kNoSource}, arguments);
+      case NativeKind::Polyfilled: after_ = after; return call_function({native.polyfill, kNoSource}, arguments);
       case NativeKind::Tensor: return call_tensor(target.object, arguments);
       case NativeKind::Unknown: case NativeKind::Effect: case NativeKind::Break:
         fail(std::string("call of ") + native.name);
     }
   }
-  if (type == &PyFunction_Type) return call_function(callable, a);
+  if (type == &PyFunction_Type) {
+    after_ = after;
+    return call_function(callable, a);
+  }
   if (PyType_Check(object)) return call_type(callable, a);
 
   if (known.native == nullptr && (type == &PyWrapperDescr_Type || type == &_PyMethodWrapper_Type)) {
@@ -304,6 +317,7 @@ Owned Executor::call(Value callable, const Arguments& a) {
     const Ref inner = Ref::steal(PyObject_GetAttr(object, interned("callee")));
     if (inner) {
       prov.use_identity(callable);
+      after_ = after;
       if (callable.src == kNoSource) return call({inner.get(), prov.constant_source(inner.get())}, a);
       return call(prov.found(inner.get(), prov.intern(SourceKind::Member, callable.src, 0, interned("callee"))), a);
     }
@@ -343,6 +357,7 @@ Owned Executor::call(Value callable, const Arguments& a) {
       }
     }
     list.set_keyword_names(kwnames.get());
+    after_ = after;
     return call(function.get(), list.get());
   }
   if (is_lru_wrapper(type)) {
@@ -362,7 +377,9 @@ Owned Executor::call(Value callable, const Arguments& a) {
       return Owned(cached);
     }
     const Owned wrapped = get_attribute(callable, interned("__wrapped__"));
-    return wrapped ? call(wrapped.get(), a) : Owned();
+    if (!wrapped) return {};
+    after_ = after;
+    return call(wrapped.get(), a);
   }
 
   Owned got;
@@ -377,6 +394,7 @@ Owned Executor::call(Value callable, const Arguments& a) {
     if (method.self) list.add(method.self.get());
     list.add(a);
     list.set_keyword_names(a.kwnames);
+    after_ = after;
     return call(method.function.get(), list.get());
   }
   if (!method.function && type->tp_call == nullptr) {
@@ -421,6 +439,7 @@ bool Executor::call_getter(Value getter, const Arguments& a, Owned& out) {
 }
 
 Owned Executor::call_spread(Value callable, Value positional, Value keywords) {
+  const After after = take_after();
   ArgumentList list;
   Ref tuple;
   if (PyTuple_CheckExact(positional.object)) {
@@ -459,6 +478,7 @@ Owned Executor::call_spread(Value callable, Value positional, Value keywords) {
     }
   }
   list.set_keyword_names(kwnames.get());
+  after_ = after;
   return call(callable, list.get());
 }
 

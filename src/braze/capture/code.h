@@ -22,6 +22,7 @@ struct Insn {
   Op op;
   uint32_t arg;
   uint32_t native;   // index of the code unit that is the instruction itself, after its EXTENDED_ARGs
+  uint32_t start;    // where CPython can go on to run it: its EXTENDED_ARGs, and what only prepares it
   uint32_t target;   // jumps: index in Code::insns
 };
 

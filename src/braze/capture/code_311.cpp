@@ -141,6 +141,7 @@ void decode_instructions(PyCodeObject* code, Code& out) {
   const auto n = static_cast<uint32_t>(PyBytes_GET_SIZE(bytes.get()) / 2);
   std::vector<uint32_t> jump_to;   // native targets, 0 for no jump
   out.index_.assign(n + 1, 0);
+  uint32_t start = 0;
   for (uint32_t i = 0; i < n;) {
     const auto index = static_cast<uint32_t>(out.insns.size());
     out.index_[i] = index;
@@ -154,7 +155,8 @@ void decode_instructions(PyCodeObject* code, Code& out) {
     const Row row = row_of(opcode);
     const uint32_t next = i + 1 + n_caches(opcode);
     if (row.op != Op::Nop) {
-      out.insns.push_back({row.op, row.op == Op::Unknown ? opcode : arg, i, 0});
+      out.insns.push_back({row.op, row.op == Op::Unknown ? opcode : arg, i, start, 0});
+      start = next;
       jump_to.push_back(row.jump == Jump::None ? 0 : row.jump == Jump::Forward ? next + arg : next - arg);
     }
     for (uint32_t k = i + 1; k < next && k <= n; k++) out.index_[k] = static_cast<uint32_t>(out.insns.size());

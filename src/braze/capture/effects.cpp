@@ -89,6 +89,13 @@ Value Executor::seen(Value v) {
   return {c->payload.get(), kNoSource};
 }
 
+bool Executor::is_payload(PyObject* object) const {
+  for (const auto& c : changed_) {
+    if (c->payload.get() == object) return true;
+  }
+  return false;
+}
+
 Owned Executor::mutate(PyObject* method, const Arguments& a) {
   PyObject* target = a.objects[0];
   if (!prov.is_fresh(target)) {

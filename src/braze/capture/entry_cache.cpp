@@ -195,7 +195,7 @@ CaptureOutcome EntryCache::trace(Shape& shape, const Call& call, bool symbolic, 
   CaptureOutcome outcome = CaptureFailure{};
   shape.tracing = true;
   try {
-    outcome = tracer_({call.callee, call.args, call.n_positional, call.kwnames}, trace_options);
+    outcome = tracer_({call.callee, call.args, call.n_positional, call.kwnames, call.frames}, trace_options);
   } catch (const std::exception& error) {   // a bug of ours; also what libtorch throws where no one expected it
     internal = true;
     outcome = CaptureFailure{.reason = std::string("internal error: ") + error.what()};
@@ -247,6 +247,14 @@ std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call&
     internal = false;
     outcome = trace(*shape, call, false, internal);
     if (std::holds_alternative<Segment>(outcome)) shape->sizes_stay_static = true;
+  } else if (auto* cut = std::get_if<Segment>(&outcome); symbolic && cut != nullptr && !cut->frames.empty()) {
+    // The symbolic sizes may be what breaks the graph.
+    CaptureOutcome whole = trace(*shape, call, false, internal);
+    if (auto* segment = std::get_if<Segment>(&whole); segment != nullptr && segment->frames.empty()) {
+      outcome = std::move(whole);
+      shape->sizes_stay_static = true;
+    }
+    internal = false;
   }
 
   // Other threads may change the state that was traced; but guards that never hold are a bug.

@@ -27,6 +27,7 @@ struct Call {
   PyObject* const* args;            // positionals, then keyword values
   int64_t n_positional;
   PyObject* kwnames;                // tuple or nullptr
+  const LiveFrames* frames = nullptr;   // of a graph break: `args` are their values(), `callee` the outermost function
   int64_t n_args() const { return n_positional + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames)); }
 };
 
@@ -48,9 +49,9 @@ class Fetched {
   PyObject** reserve(int64_t n);
   void own(int64_t n);
   PyObject* const* data() const { return values_; }
+  void release();
 
  private:
-  void release();
   static constexpr int64_t kFew = 24;
   PyObject* few_[kFew];
   std::vector<PyObject*> many_;

@@ -33,8 +33,11 @@ std::string source_line(PyObject* file, int line) {
 // The innermost frame records the place, the stack and the reason; outer frames only pass it on.
 void Executor::note_abort(const Abort& abort) {
   PyErr_Clear();
-  if (!aborted_) {
+  if (!aborted_ && !cut_.empty()) {
     abort_ = abort;
+  } else if (!aborted_) {
+    abort_ = abort;
+    if (abort_.position == 0) abort_.position = cut_position_;
     std::vector<std::string> rows;
     for (const Frame* f = frame_; f != nullptr; f = f->caller) {
       const int line = line_of(*f);
@@ -70,6 +73,7 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   f.sp = f.slots + *f.view.n_slots_used;
   f.function = call.function;
   f.caller = frame_;
+  f.can_be_cut = generator == nullptr && call.after != After::None && (frame_ == nullptr || frame_->can_be_cut);
   *f.view.n_slots_used = -1;   // as in CPython's own loop: a collection must not read a moving stack
   const size_t n = static_cast<size_t>(f.code->n_slots + f.code->n_stack) + 1;
   if (src_buffers_.size() <= depth_) src_buffers_.resize(depth_ + 16);
@@ -82,7 +86,10 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   frame_ = &f;
   depth_++;
   try {
-    if (generator != nullptr) {
+    if (call.resumed != nullptr) {
+      std::fill(f.src, f.src + n, kNoSource);
+      enter_resumed(f, call);
+    } else if (generator != nullptr) {
       Fresh* record = prov.find_fresh(generator);
       f.src = record->slots.data();
       f.function = record->function;
@@ -91,8 +98,10 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
       std::fill(f.src, f.src + n, kNoSource);
       if (call.arguments != nullptr) bind_sources(f, call);
     }
-    f.pc = f.code->index_of(static_cast<uint32_t>(throwing && next_unit > 0 ? next_unit - 1 : next_unit));
-    result = interpret(f, throwing);
+    if (call.resumed == nullptr) {
+      f.pc = f.code->index_of(static_cast<uint32_t>(throwing && next_unit > 0 ? next_unit - 1 : next_unit));
+    }
+    result = interpret(f, throwing || (call.resumed != nullptr && PyErr_Occurred() != nullptr));
   } catch (const Abort& abort) {
     note_abort(abort);
     PyErr_SetNone(PyExc_SystemError);   // only for CPython's own frames in between; see check_abort
@@ -102,6 +111,7 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   }
   depth_--;
   frame_ = f.caller;
+  if (frame_ != nullptr && frame_->can_be_cut) cut_position_ = frame_->started;
   f.sync();
   Py_LeaveRecursiveCall();
   return result;
@@ -141,7 +151,9 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
   for (;;) {
     const Insn& insn = insns[f.pc];
     *f.view.last_instruction = f.view.first_instruction + insn.native;
-    n_instructions++;
+    f.started = ++n_instructions;
+    if (f.can_be_cut) cut_position_ = n_instructions;
+    if (n_instructions == cut_at_) [[unlikely]] cut(f);
     switch (insn.op) {
       case Op::LoadFast: {
         PyObject* v = f.slots[insn.arg];
@@ -316,7 +328,7 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::BuildSet: return Opcodes::build_set(*this, f, arg);
     case Op::BuildMap: return Opcodes::build_map(*this, f, arg);
     case Op::BuildConstKeyMap: return Opcodes::build_const_key_map(*this, f, arg);
-    case Op::BuildString: return Opcodes::build_string(f, arg);
+    case Op::BuildString: return Opcodes::build_string(*this, f, arg);
     case Op::BuildSlice: return Opcodes::build_slice(*this, f, arg);
     case Op::FormatValue: return Opcodes::format_value(*this, f, arg);
     case Op::ListAppend: {

@@ -10,6 +10,7 @@
 #include "braze/capture/code.h"
 #include "braze/capture/effects.h"
 #include "braze/capture/frame_hook.h"
+#include "braze/capture/frames.h"
 #include "braze/capture/provenance.h"
 #include "braze/capture/tensor_domain.h"
 #include "braze/capture/value.h"
@@ -28,6 +29,9 @@ struct Frame {
   NativeFrame* native = nullptr;
   Value function;
   Frame* caller = nullptr;
+  uint64_t started = 0;           // the number of the instruction being executed
+  int64_t operands = 0;           // of a call being executed: stack entries that its result replaces
+  bool can_be_cut = false;        // the frame, and all that called it, can be rebuilt
 
   void push(Owned v) {
     src[sp - slots] = v.src;
@@ -70,6 +74,21 @@ class ArgumentList {
   PyObject* kwnames_ = nullptr;
 };
 
+// A frame at which the trace starts: real slots, with their sources.
+struct EntryFrame {
+  FramePoint at;
+  Value function;
+  std::vector<Value> slots;
+};
+
+// A frame at which the trace ended.
+struct CutFrame {
+  FramePoint at;
+  Owned function;
+  std::vector<Owned> slots;
+  uint64_t started = 0;   // the number of the instruction that it is in
+};
+
 // What LoadMethod finds: a function to be called with `self` before the other arguments, or (self empty) a callable.
 struct Method {
   Owned function;
@@ -78,7 +97,20 @@ struct Method {
 
 class Executor final : public FrameRunner {
  public:
-  Executor(Provenance& provenance, TraceSession& tensors) : prov(provenance), session(tensors) {}
+  Executor(Provenance& provenance, TraceSession& tensors) : prov(provenance), session(tensors) {
+    prov.set_clock(&cut_position_);
+  }
+
+  // --- the call, or frames that were cut (cut.cpp). What comes back is the result of the outermost frame.
+  Owned call_outermost(Value callable, const Arguments& arguments);
+  Owned resume(const std::vector<EntryFrame>& frames, size_t i = 0);
+  // Ends the trace, by an abort, before the instruction of this number; 1 is the first.
+  void cut_at(uint64_t instruction) { cut_at_ = instruction; }
+  // Where it ended so, outermost first; empty if it did not.
+  const std::vector<CutFrame>& cut_frames() const { return cut_; }
+  // The instruction before which the trace could end now.
+  uint64_t cut_position() const { return cut_position_; }
+  void forget_abort() { aborted_ = false; }
 
   // --- calls (calls.cpp)
   Owned call(Value callable, const Arguments& arguments);
@@ -173,6 +205,7 @@ class Executor final : public FrameRunner {
   Owned mutate(PyObject* method, const Arguments& arguments);
   // The contents of a container as the traced program sees them: itself, or its payload.
   Value seen(Value container);
+  bool is_payload(PyObject* object) const;
   bool has_changed(PyObject* container) { return !changed_.empty() && find_changed(container) != nullptr; }
   void add_effect(PyObject* callable, const Arguments& arguments);
   void guard_aliases();
@@ -198,7 +231,14 @@ class Executor final : public FrameRunner {
     Value function;
     const Arguments* arguments;   // nullptr when resuming a generator
     Src sent;                // of what is sent into a generator
+    After after = After::None;
+    const std::vector<EntryFrame>* resumed = nullptr;
+    size_t index = 0;        // in `resumed`
   };
+
+  void enter_resumed(Frame& f, const PendingCall& call);
+  [[noreturn]] void cut(Frame& f);
+  After take_after() { return std::exchange(after_, After::None); }
 
   PyObject* interpret(Frame& f, bool throwing);
   bool step(Frame& f, const Insn& insn);
@@ -223,8 +263,12 @@ class Executor final : public FrameRunner {
   std::vector<std::vector<Src>> src_buffers_;
   size_t depth_ = 0;
   PointerMap<Src> globals_sources_;      // globals dict -> source of a function that has it
-  bool reraise_ = false;
-  uint32_t next_pc_ = 0;                 // set by instructions that jump
+  // What the instruction does with the result of the next function that is called; taken by the call. None unless the
+  // caller has nothing left to do with it.
+  After after_ = After::None;
+  uint64_t cut_position_ = 0, cut_at_ = 0;
+  std::vector<CutFrame> cut_;
+  PyObject* handled_at_start_ = nullptr;
 };
 
 }  // namespace braze::capture

@@ -5,19 +5,27 @@
 
 namespace braze::capture {
 
-namespace {
-
-PyTypeObject* native_base(PyTypeObject* type) {
-  while ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && type->tp_base != nullptr) type = type->tp_base;
-  return type;
-}
-
-}  // namespace
-
 int32_t ExitBuilder::fetched(Src src) {
   if (fetched_.size() <= src) fetched_.resize(src + 64, 0);
   if (fetched_[src] == 0) fetched_[src] = x_.prov.guards().fetch(src) + 1;
   return fetched_[src] - 1;
+}
+
+void ExitBuilder::refuse(PyObject* object, const std::string& reason) {
+  throw Abort{{reason, ""}, x_.prov.birth_of(object)};
+}
+
+void ExitBuilder::frames(const std::vector<CutFrame>& frames) {
+  for (const CutFrame& frame : frames) {
+    try {
+      recipe_.add_root(slot(frame.function.get()));
+      for (const Owned& v : frame.slots) recipe_.add_root(v ? slot(v.get()) : -1);
+    } catch (Abort& abort) {
+      // The call of this frame can be left to CPython as a whole.
+      if (abort.position == 0 && &frame != &frames.front()) abort.position = (&frame - 1)->started;
+      throw;
+    }
+  }
 }
 
 int32_t ExitBuilder::slot(Value v) {
@@ -66,6 +74,19 @@ int32_t ExitBuilder::build(Value v) {
   if (c == Category::Constant) return add(RecipeOp::Constant, 0, {}, o);
   if (c == Category::Referent) {
     if (PyFunction_Check(o) && x_.prov.is_fresh(o)) return fresh_function(v);
+    PyObject* const self = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : nullptr;
+    if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self)) {   // list.append of a list
+      const Ref name = Ref::steal(PyObject_GetAttr(o, interned("__name__")));
+      PyObject* const found = name ? _PyType_Lookup(Py_TYPE(self), name.get()) : nullptr;
+      if (found == nullptr || Py_TYPE(found) != &PyMethodDescr_Type ||
+          reinterpret_cast<PyMethodDescrObject*>(found)->d_method != reinterpret_cast<PyCFunctionObject*>(o)->m_ml) {
+        PyErr_Clear();
+        refuse(o, "a bound method of a native object in the result");
+      }
+      const int32_t owner[] = {slot({self, x_.prov.recall(o, self)})};
+      return add(RecipeOp::GetAttr, 0, owner, name.get());
+    }
+    if (Py_TYPE(o) == &_PyMethodWrapper_Type) refuse(o, "a bound slot of a native object in the result");
     return add(RecipeOp::Constant, 0, {}, o);
   }
   const auto item_slot = [&](PyObject* item, int64_t i) {
@@ -91,7 +112,7 @@ int32_t ExitBuilder::build(Value v) {
                                 slot({m->im_self, x_.prov.recall(o, m->im_self)})};
     return add(RecipeOp::NewMethod, 0, operands);
   }
-  if (!x_.prov.is_fresh(o)) x_.fail(std::string("an object of unknown origin in the result (") + Py_TYPE(o)->tp_name + ")");
+  if (!x_.prov.is_fresh(o)) refuse(o, std::string("an object of unknown origin in the result (") + Py_TYPE(o)->tp_name + ")");
   if (PyCell_Check(o)) {
     slots_[o] = add(RecipeOp::NewCell) + 1;
     const int32_t cell = slots_[o] - 1;
@@ -117,6 +138,7 @@ int32_t ExitBuilder::build(Value v) {
     }
     return add(RecipeOp::NewSet, 0, operands);
   }
+  if (PyIter_Check(o) && native_base(Py_TYPE(o)) != &PyBaseObject_Type) return fresh_iterator(v);
   return fresh_instance(v);
 }
 
@@ -130,7 +152,7 @@ int32_t ExitBuilder::fresh_instance(Value v) {
   const bool exception = PyExceptionInstance_Check(o);
   const bool defaultdict = PyUnicode_CompareWithASCIIString(interned("collections.defaultdict"), base->tp_name) == 0;
   if (!dict && !list && base != &PyBaseObject_Type) {
-    x_.fail(std::string("an object of the native type ") + (exception ? "exception" : base->tp_name) + " in the result");
+    refuse(o, std::string("an object of the native type ") + (exception ? "exception" : base->tp_name) + " in the result");
   }
   const int32_t made = PyDict_CheckExact(o) ? add(RecipeOp::NewDict)
                                             : add(RecipeOp::NewInstance, 0, {}, reinterpret_cast<PyObject*>(type));
@@ -199,9 +221,59 @@ int32_t ExitBuilder::fresh_instance(Value v) {
   return made;
 }
 
+// Iterators are made anew from what they iterate over, and brought to their position. Copies would share or lose it.
+int32_t ExitBuilder::fresh_iterator(Value v) {
+  const auto give_up = [&] { refuse(v.object, std::string("an iterator of type ") + Py_TYPE(v.object)->tp_name + " in the result"); };
+  const int32_t iter = add(RecipeOp::Constant, 0, {}, builtin("iter").object);
+  const auto advance_to = [&](int32_t iterator, int64_t position) {
+    const int32_t owner[] = {iterator};
+    const Ref number = Ref::steal(PyLong_FromLongLong(position));
+    const int32_t call[] = {add(RecipeOp::GetAttr, 0, owner, interned("__setstate__")),
+                            add(RecipeOp::Constant, 0, {}, number.get())};
+    add(RecipeOp::Call, 0, call);
+    return iterator;
+  };
+  const Fresh* const record = x_.prov.find_fresh(v.object);
+  if (record != nullptr && record->iteration) {
+    const Iteration& state = *record->iteration;
+    PyObject* const container = state.container.object;
+    if (state.exhausted || x_.is_payload(container)) give_up();
+    if (state.kind == Iteration::Kind::Sequence) {
+      const int32_t call[] = {iter, slot(state.container)};
+      return advance_to(add(RecipeOp::Call, 0, call), state.position);
+    }
+    constexpr int64_t kMost = 100;
+    if (!PyDict_CheckExact(container) || state.position > kMost) give_up();
+    const int32_t dict = slot(state.container);
+    const auto view = [&](const char* name) {
+      const int32_t owner[] = {dict};
+      const int32_t call[] = {add(RecipeOp::GetAttr, 0, owner, interned(name))};
+      return add(RecipeOp::Call, 0, call);
+    };
+    const int32_t viewed = state.kind == Iteration::Kind::Values  ? view("values")
+                           : state.kind == Iteration::Kind::Items ? view("items")
+                                                                  : dict;
+    const int32_t call[] = {iter, viewed};
+    const int32_t iterator = add(RecipeOp::Call, 0, call);
+    const int32_t advance[] = {add(RecipeOp::Constant, 0, {}, builtin("next").object), iterator};
+    for (int64_t i = 0; i < state.position; i++) add(RecipeOp::Call, 0, advance);
+    return iterator;
+  }
+  const std::string_view type = Py_TYPE(v.object)->tp_name;
+  if (type != "range_iterator" && type != "str_ascii_iterator" && type != "str_iterator" && type != "bytes_iterator") give_up();
+  // iter, (range or string,), position
+  const Ref reduced = Ref::steal(PyObject_CallMethod(v.object, "__reduce__", nullptr));
+  if (!reduced || PyTuple_GET_SIZE(reduced.get()) != 3 || !PyLong_Check(PyTuple_GET_ITEM(reduced.get(), 2))) {
+    PyErr_Clear();
+    give_up();
+  }
+  const int32_t call[] = {iter, add(RecipeOp::Constant, 0, {}, PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0))};
+  return advance_to(add(RecipeOp::Call, 0, call), PyLong_AsLongLong(PyTuple_GET_ITEM(reduced.get(), 2)));
+}
+
 int32_t ExitBuilder::fresh_function(Value v) {
   auto* f = reinterpret_cast<PyFunctionObject*>(v.object);
-  if (f->func_dict != nullptr && PyDict_Size(f->func_dict) > 0) x_.fail("a function with attributes in the result");
+  if (f->func_dict != nullptr && PyDict_Size(f->func_dict) > 0) refuse(v.object, "a function with attributes in the result");
   const auto globals = Value{f->func_globals, kNoSource};
   std::vector<int32_t> operands;
   kept_.push_back(Ref::borrow(f->func_globals));
@@ -260,6 +332,14 @@ void ExitBuilder::side_effects() {
     std::vector<int32_t> operands{add(RecipeOp::Constant, 0, {}, e.callable.get())};
     for (const Owned& argument : e.arguments) operands.push_back(slot(argument.get()));
     add(RecipeOp::Call, 0, operands, e.kwnames.get());
+  }
+}
+
+void ExitBuilder::calls(const std::vector<TraceSession::ModeCall>& calls) {
+  for (const TraceSession::ModeCall& call : calls) {
+    std::vector<int32_t> operands{add(RecipeOp::Constant, 0, {}, call.callable.get())};
+    for (const Ref& argument : call.arguments) operands.push_back(add(RecipeOp::Constant, 0, {}, argument.get()));
+    add(RecipeOp::Call, 0, operands);
   }
 }
 

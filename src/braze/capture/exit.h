@@ -15,7 +15,11 @@ class ExitBuilder {
 
   // Aborts for values that can't be rebuilt.
   void result(Value v) { recipe_.set_result(slot(v)); }
+  // The frames' functions and slots, as roots of the recipe. An abort names the position of an earlier end that can be
+  // tried instead.
+  void frames(const std::vector<CutFrame>& frames);
   void side_effects();
+  void calls(const std::vector<TraceSession::ModeCall>& calls);
   // Traced tensors that the graph must return, in the order of the recipe's Output instructions.
   std::span<PyObject* const> outputs() const { return outputs_; }
   int32_t fetched(Src src);
@@ -25,6 +29,9 @@ class ExitBuilder {
   int32_t build(Value v);
   int32_t fresh_instance(Value v);
   int32_t fresh_function(Value v);
+  int32_t fresh_iterator(Value v);
+  // Aborts, with the place where the object was made.
+  [[noreturn]] void refuse(PyObject* object, const std::string& reason);
   int32_t add(RecipeOp op, int32_t a = 0, std::span<const int32_t> operands = {}, PyObject* object = nullptr) {
     return recipe_.add(op, a, operands, object);
   }

@@ -42,6 +42,11 @@ class HookScope {
 void arm(FrameRunner* runner);
 // True if a frame was started since arm() (so no longer armed).
 bool disarm();
+// Starts a frame of the function, to run `code`, that goes to `runner` before its first instruction; the runner
+// overwrites it, so no arguments are bound. Where no HookScope stands, the hook does only until then.
+PyObject* start_frame(PyObject* function, PyCodeObject* code, FrameRunner* runner);
+// CPython's own loop takes the frame over, at its next instruction or (throwing) with the error that is set.
+PyObject* hand_over(NativeFrame* frame, bool throwing);
 // Frames that CPython ran by itself on this thread while a hook stood: native code called back into Python.
 uint64_t frames_run_natively();
 

@@ -6,13 +6,14 @@ extern "C" {
 }
 #undef Py_BUILD_CORE
 
-#include <mutex>
+#include <vector>
 
 namespace braze::capture {
 
 namespace {
 
 thread_local FrameRunner* armed = nullptr;
+thread_local _PyFrameEvalFunction restored_when_entered = nullptr;
 thread_local uint64_t natively = 0;
 thread_local FrameRunner* present = nullptr;   // of the innermost scope on this thread
 
@@ -27,10 +28,28 @@ Installed& installed() {
   return state;
 }
 
+struct Starting {
+  PyFunctionObject* function = nullptr;
+  PyObject* code = nullptr;   // the function's own
+  bool collecting = false;
+};
+thread_local Starting starting;
+
+// Undoes what start_frame() changed; the GIL was held since.
+void enter_started_frame(PyInterpreterState* interpreter) {
+  if (starting.function == nullptr) return;
+  starting.function->func_code = starting.code;
+  if (starting.collecting) PyGC_Enable();
+  starting = {};
+  if (restored_when_entered == nullptr) return;
+  _PyInterpreterState_SetEvalFrameFunc(interpreter, std::exchange(restored_when_entered, nullptr));
+}
+
 PyObject* evaluate(PyThreadState* thread, _PyInterpreterFrame* frame, int throwing) {
   if (armed != nullptr) {
     FrameRunner* runner = armed;
     armed = nullptr;
+    enter_started_frame(thread->interp);
     return runner->run_frame(frame, throwing != 0);
   }
   if (present != nullptr) {
@@ -72,6 +91,39 @@ bool disarm() {
 }
 
 uint64_t frames_run_natively() { return natively; }
+
+PyObject* start_frame(PyObject* object, PyCodeObject* code, FrameRunner* runner) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(object);
+  const int64_t n = code->co_argcount, n_keywords = code->co_kwonlyargcount;
+  std::vector<PyObject*> dummies(static_cast<size_t>(n + n_keywords) + 1, Py_None);
+  Ref names;
+  if (n_keywords > 0) {
+    names = Ref::steal(PyTuple_GetSlice(code->co_localsplusnames, n, n + n_keywords));
+    if (!names) return nullptr;
+  }
+  PyInterpreterState* const interpreter = PyInterpreterState_Get();
+  const _PyFrameEvalFunction before = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+  if (before != evaluate) {
+    restored_when_entered = before;
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+  }
+  armed = runner;
+  // The frame belongs to the code that the function had when the frame was cut.
+  PyObject* const now = function->func_code;
+  function->func_code = reinterpret_cast<PyObject*>(code);
+  // A collection would run finalizers, whose frames are not the one that is waited for.
+  starting = {function, now, PyGC_Disable() != 0};
+  PyObject* result = _PyFunction_Vectorcall(object, dummies.data(), static_cast<size_t>(n), names.get());
+  if (armed != nullptr) {   // no frame came to be
+    armed = nullptr;
+    enter_started_frame(interpreter);
+  }
+  return result;
+}
+
+PyObject* hand_over(NativeFrame* frame, bool throwing) {
+  return _PyEval_EvalFrameDefault(PyThreadState_Get(), frame, throwing ? 1 : 0);
+}
 
 FrameView view(NativeFrame* f) {
   return {f->f_func,

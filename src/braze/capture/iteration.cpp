@@ -121,6 +121,7 @@ Owned Executor::next(Value iterator) {
     Iteration& state = *record->iteration;
     const Ref item = Ref::steal(type->tp_iternext(it));
     if (!item) {
+      state.exhausted = true;
       if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
       return {};
     }

@@ -14,6 +14,12 @@ struct Opcodes {
     return true;
   }
 
+  // The result of the function that is called next is the instruction's own, in place of the top n entries.
+  static void expect_result(Executor& x, Frame& f, int64_t n) {
+    f.operands = n;
+    x.after_ = After::Push;
+  }
+
   // opcodes_names.cpp
   static bool unbound_local(Frame& f, uint32_t slot);
   static bool make_cell(Executor& x, Frame& f, uint32_t slot);
@@ -28,7 +34,7 @@ struct Opcodes {
   static bool build_set(Executor& x, Frame& f, uint32_t n);
   static bool build_map(Executor& x, Frame& f, uint32_t n);
   static bool build_const_key_map(Executor& x, Frame& f, uint32_t n);
-  static bool build_string(Frame& f, uint32_t n);
+  static bool build_string(Executor& x, Frame& f, uint32_t n);
   static bool build_slice(Executor& x, Frame& f, uint32_t n);
   static bool format_value(Executor& x, Frame& f, uint32_t flags);
   static bool set_add(Executor& x, Frame& f, uint32_t depth);

@@ -24,6 +24,7 @@ bool Opcodes::call(Executor& x, Frame& f, uint32_t n) {
   const Value callable = f.top(is_method ? n + 2 : n + 1);
   const int64_t count = static_cast<int64_t>(n) + (is_method ? 1 : 0);
   const Arguments arguments{f.sp - count, f.src + (f.sp - f.slots - count), count, kwnames};
+  expect_result(x, f, static_cast<int64_t>(n) + 2);
   Owned result = x.call(callable, arguments);
   if (!result) return false;
   f.drop(static_cast<int64_t>(n) + 2);
@@ -36,15 +37,20 @@ bool Opcodes::call_ex(Executor& x, Frame& f, uint32_t flags) {
   const Value keywords = with_keywords ? f.top() : Value{};
   const Value positional = f.top(with_keywords ? 2 : 1);
   const Value callable = f.top(with_keywords ? 3 : 2);
+  const int64_t n = with_keywords ? 4 : 3;   // and the NULL below
+  expect_result(x, f, n);
   Owned result = x.call_spread(callable, positional, keywords);
   if (!result) return false;
-  f.drop(with_keywords ? 4 : 3);   // and the NULL below
+  f.drop(n);
   f.push(std::move(result));
   return true;
 }
 
 bool Opcodes::make_function(Executor& x, Frame& f, uint32_t flags) {
   const Owned code = f.pop();
+  for (int i = 1; i <= __builtin_popcount(flags & 0xf); i++) {
+    if (f.top(i).src != kNoSource) end_segment("a function of parts that were made before the segment");
+  }
   const Ref made = Ref::steal(PyFunction_New(code.ref.get(), f.view.globals));
   if (!made) return false;
   auto* function = reinterpret_cast<PyFunctionObject*>(made.get());

@@ -77,8 +77,9 @@ bool Opcodes::build_const_key_map(Executor& x, Frame& f, uint32_t n) {
   return true;
 }
 
-bool Opcodes::build_string(Frame& f, uint32_t n) {
+bool Opcodes::build_string(Executor& x, Frame& f, uint32_t n) {
   static PyObject* const empty = PyUnicode_New(0, 0);
+  for (int64_t i = n; i > 0; i--) x.prov.use_constant(f.top(i));
   PyObject* s = _PyUnicode_JoinArray(empty, f.sp - n, static_cast<Py_ssize_t>(n));
   return replace(f, static_cast<int64_t>(n), Owned::steal(s));
 }
@@ -128,7 +129,7 @@ bool Opcodes::list_extend(Executor& x, Frame& f, uint32_t depth) {
 }
 
 bool Opcodes::list_to_tuple(Executor& x, Frame& f) {
-  const Value list = f.top();
+  const Value list = x.seen(f.top());
   const Ref tuple = Ref::steal(PyList_AsTuple(list.object));
   if (!tuple) return false;
   copy_sources(x, list, tuple.get());
@@ -138,7 +139,7 @@ bool Opcodes::list_to_tuple(Executor& x, Frame& f) {
 bool Opcodes::dict_merge(Executor& x, Frame& f, uint32_t depth, bool reject_duplicates) {
   const Value dict = f.top(depth + 1), other = f.top();
   const bool ok = for_each_pair(x, other, [&](Value key, Value value) {
-    if (reject_duplicates && PyDict_Contains(dict.object, key.object) == 1) {
+    if (reject_duplicates && x.dict_get(dict, key).object != nullptr) {
       PyErr_Format(PyExc_TypeError, "%V got multiple values for keyword argument '%S'", nullptr, "function", key.object);
       return false;
     }

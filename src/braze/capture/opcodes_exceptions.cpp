@@ -128,10 +128,11 @@ bool Opcodes::before_with(Executor& x, Frame& f) {
   Owned exit = leave.self ? x.bind(leave.function.get(), manager, Py_TYPE(manager.object), exit_name())
                           : Owned::borrow(leave.function.get());
   if (!exit) return false;
-  Owned entered = x.call_method(enter, {});
-  if (!entered) return false;
   f.drop(1);
   f.push(std::move(exit));
+  expect_result(x, f, 0);
+  Owned entered = x.call_method(enter, {});
+  if (!entered) return false;
   f.push(std::move(entered));
   return true;
 }

@@ -43,8 +43,10 @@ bool Opcodes::load_deref(Executor& x, Frame& f, uint32_t slot) {
     return true;
   }
   const Source& s = x.prov.sources()[src];
-  if (s.kind != SourceKind::ClosureCell) x.fail("a closure cell from " + x.prov.sources().describe(src));
-  f.push(Owned::borrow(x.prov.found(content, x.prov.intern(SourceKind::Closure, s.base, s.index))));
+  static PyObject* const contents = PyUnicode_InternFromString("cell_contents");
+  f.push(Owned::borrow(x.prov.found(
+      content, s.kind == SourceKind::ClosureCell ? x.prov.intern(SourceKind::Closure, s.base, s.index)
+                                                 : x.prov.intern(SourceKind::Member, src, 0, contents))));
   return true;
 }
 

@@ -117,7 +117,14 @@ Fresh& Provenance::add_fresh(PyObject* object) {
   fresh_[object] = static_cast<uint32_t>(fresh_records_.size());
   fresh_records_.push_back({});
   fresh_records_.back().object = Ref::borrow(object);
+  fresh_records_.back().birth = now();
   return fresh_records_.back();
+}
+
+uint64_t Provenance::birth_of(PyObject* object) {
+  if (const Fresh* fresh = find_fresh(object)) return fresh->birth;
+  const uint64_t* derived = derived_.find(object);
+  return derived == nullptr ? 0 : *derived;
 }
 
 void Provenance::add_fresh_storage(PyObject* dict, PyObject* owner) {

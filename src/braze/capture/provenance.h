@@ -38,6 +38,7 @@ struct Iteration {
   Value container;          // kept alive by the iterator
   Ref keys;                 // dicts: the keys in order
   int64_t position = 0;
+  bool exhausted = false;
 };
 
 struct Fresh {
@@ -47,6 +48,7 @@ struct Fresh {
   std::vector<Src> slots;                 // generators: sources of the frame's slots
   Value function;                         // generators and functions: where the function came from
   int64_t shares = -1;                    // the record that holds this one's items: an instance's __dict__
+  uint64_t birth = 0;                     // the instruction before which the trace could end, when it was made
 };
 
 // Attributes of an existing object as the traced program left them.
@@ -101,8 +103,12 @@ class Provenance {
   bool has_origin(Value v);
   // A native made the object out of guarded values: it may be read, like all that it holds, but not changed, since
   // the native may keep it.
-  void add_derived(PyObject* object) { if (!known_.find(object)) derived_[object] = true, kept_.push_back(Ref::borrow(object)); }
+  void add_derived(PyObject* object) { if (!known_.find(object)) derived_[object] = now(), kept_.push_back(Ref::borrow(object)); }
   bool is_derived(PyObject* object) const { return derived_.find(object) != nullptr; }
+
+  // The instruction before which the trace could end, when the object was made; 0: not known.
+  uint64_t birth_of(PyObject* object);
+  void set_clock(const uint64_t* clock) { clock_ = clock; }
 
   // --- guards; each is added once
   void use_type(Value v);
@@ -138,15 +144,17 @@ class Provenance {
  private:
   enum Flag : uint8_t { kType = 1, kConstant = 2, kIdentity = 4, kLength = 8, kTruth = 16, kKeys = 32, kAbsent = 64, kSame = 128 };
   uint8_t& flags(Src src);
+  uint64_t now() const { return clock_ == nullptr ? 0 : *clock_; }
   bool once(Src src, Flag flag);
   void reject_changed_storage(Value v);   // shadows are not seen by bulk reads of a __dict__
 
   SourceTable& sources_;
   GuardSet& guards_;
+  const uint64_t* clock_ = nullptr;
   PointerMap<Category> categories_;
   PointerMap<Src> known_;            // identity objects: canonical source
   PointerMap<Src> constants_;
-  PointerMap<bool> derived_;
+  PointerMap<uint64_t> derived_;     // birth, as in Fresh
   PointerMap<bool> addresses_;
   PointerMap<uint32_t> fresh_;       // index in fresh_records_
   std::vector<Fresh> fresh_records_;

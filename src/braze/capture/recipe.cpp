@@ -10,12 +10,6 @@ namespace braze::capture {
 
 namespace {
 
-// The builtin type that lays out instances of `type`: the nearest static base.
-PyTypeObject* native_base(PyTypeObject* type) {
-  while (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_base != nullptr) type = type->tp_base;
-  return type;
-}
-
 PyObject* tuple_of(std::span<PyObject* const> values) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
   if (tuple == nullptr) return nullptr;
@@ -57,13 +51,21 @@ PyObject* new_instance(PyTypeObject* type, std::span<PyObject* const> values) {
   return base->tp_new(type, args.get(), nullptr);
 }
 
+PyObject* new_reference(PyObject* object) {
+  Py_XINCREF(object);
+  return object;
+}
+
 PyObject* new_function(PyObject* code, std::span<PyObject* const> parts) {
   Ref function = Ref::steal(PyFunction_NewWithQualName(code, parts[0], parts[5]));
   if (!function) return nullptr;
   const bool bad = (parts[1] != nullptr && PyFunction_SetClosure(function.get(), parts[1]) < 0) ||
                    (parts[2] != nullptr && PyFunction_SetDefaults(function.get(), parts[2]) < 0) ||
                    (parts[3] != nullptr && PyFunction_SetKwDefaults(function.get(), parts[3]) < 0) ||
-                   (parts[4] != nullptr && PyFunction_SetAnnotations(function.get(), parts[4]) < 0);
+                   (parts[4] != nullptr && PyDict_Check(parts[4]) && PyFunction_SetAnnotations(function.get(), parts[4]) < 0);
+  if (parts[4] != nullptr && PyTuple_Check(parts[4])) {   // names and values, until the function is asked for them
+    reinterpret_cast<PyFunctionObject*>(function.get())->func_annotations = new_reference(parts[4]);
+  }
   return bad ? nullptr : function.release();
 }
 
@@ -101,11 +103,6 @@ PyObject* new_set(std::span<PyObject* const> values) {
   return set.release();
 }
 
-PyObject* new_reference(PyObject* object) {
-  Py_XINCREF(object);
-  return object;
-}
-
 PyObject* filled(PyObject* target, int rc) { return rc < 0 ? nullptr : new_reference(target); }
 
 int append_all(PyObject* list, std::span<PyObject* const> values) {
@@ -131,6 +128,7 @@ PyObject* run_insn(const RecipeInsn& insn, PyObject* target, std::span<PyObject*
     case RecipeOp::NewFunction: return new_function(insn.object.get(), values);
     case RecipeOp::NewSlice: return PySlice_New(values[0], values[1], values[2]);
     case RecipeOp::NewMethod: return PyMethod_New(values[0], values[1]);
+    case RecipeOp::GetAttr: return PyObject_GetAttr(values[0], insn.object.get());
     case RecipeOp::SetItem: return filled(target, PyObject_SetItem(target, values[0], values[1]));
     case RecipeOp::SetAttr:
       if (PyCell_Check(target)) return filled(target, PyCell_Set(target, values[0]));
@@ -165,6 +163,7 @@ const char* name_of(RecipeOp op) {
     case RecipeOp::NewFunction: return "function";
     case RecipeOp::NewSlice: return "slice";
     case RecipeOp::NewMethod: return "method";
+    case RecipeOp::GetAttr: return "get_attr";
     case RecipeOp::SetItem: return "set_item";
     case RecipeOp::SetAttr: return "set_attr";
     case RecipeOp::Append: return "append";
@@ -174,7 +173,24 @@ const char* name_of(RecipeOp op) {
   return "?";
 }
 
+// What CPython's own class statement gives every class; native heap types have another.
+destructor dealloc_of_classes() {
+  static const destructor dealloc = [] {
+    const Ref made = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "C"));
+    return made ? reinterpret_cast<PyTypeObject*>(made.get())->tp_dealloc : nullptr;
+  }();
+  return dealloc;
+}
+
 }  // namespace
+
+PyTypeObject* native_base(PyTypeObject* type) {
+  while (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_dealloc == dealloc_of_classes() &&
+         type->tp_base != nullptr) {
+    type = type->tp_base;
+  }
+  return type;
+}
 
 int32_t Recipe::add(RecipeOp op, int32_t a, std::span<const int32_t> operands, PyObject* object) {
   const auto slot = static_cast<int32_t>(code_.size());
@@ -187,7 +203,7 @@ int32_t Recipe::add(RecipeOp op, int32_t a, std::span<const int32_t> operands, P
   return slot;
 }
 
-PyObject* Recipe::run(PyObject* const* fetched, PyObject* const* outputs) const {
+PyObject* Recipe::run(PyObject* const* fetched, PyObject* const* outputs, PyObject** roots) const {
   std::array<PyObject*, 32> few_slots, few_values;
   std::vector<PyObject*> many;
   size_t most = 0;
@@ -214,13 +230,18 @@ PyObject* Recipe::run(PyObject* const* fetched, PyObject* const* outputs) const 
   }
 
   PyObject* result = nullptr;
-  if (done == code_.size()) result = new_reference(result_ < 0 ? Py_None : slots[result_]);
+  if (done == code_.size()) {
+    result = new_reference(result_ < 0 ? Py_None : slots[result_]);
+    for (size_t i = 0; roots != nullptr && i < roots_.size(); i++) {
+      roots[i] = roots_[i] < 0 ? nullptr : new_reference(slots[roots_[i]]);
+    }
+  }
   for (size_t i = 0; i < done; i++) Ref::steal(slots[i]);
   return result;
 }
 
 int32_t Recipe::single_output() const {
-  if (result_ < 0 || code_.size() != 1) return -1;
+  if (result_ < 0 || code_.size() != 1 || !roots_.empty()) return -1;
   const RecipeInsn& insn = code_[static_cast<size_t>(result_)];
   return insn.op == RecipeOp::Output ? insn.a : -1;
 }

@@ -23,6 +23,7 @@ enum class RecipeOp : uint8_t {
   NewFunction, // object: code; operands (-1: absent): globals, closure, defaults, kwdefaults, annotations, qualname
   NewSlice,    // operands: start, stop, step
   NewMethod,   // operands: function, self
+  GetAttr,     // object: the name, operands: the owner
   // Fills, for cycles and instances; a: the slot of the target.
   SetItem,     // operands: key, value
   SetAttr,     // object: the name, operands: the value; written past any Python __setattr__. A cell: its contents
@@ -30,6 +31,9 @@ enum class RecipeOp : uint8_t {
   Call,        // operands: a callable and its arguments; object: keyword names or nullptr. Side effects
   DictUpdate,  // operands: key, value pairs written to the dict storage, in order
 };
+
+// The type that lays out instances of `type`: the nearest base that no class statement made.
+PyTypeObject* native_base(PyTypeObject* type);
 
 struct RecipeInsn {
   RecipeOp op;
@@ -42,8 +46,12 @@ class Recipe {
  public:
   int32_t add(RecipeOp op, int32_t a = 0, std::span<const int32_t> operands = {}, PyObject* object = nullptr);
   void set_result(int32_t slot) { result_ = slot; }
-  // New reference to the result; nullptr with an error set. outputs: borrowed.
-  PyObject* run(PyObject* const* fetched, PyObject* const* outputs) const;
+  // Values that leave besides the result; -1: none.
+  void add_root(int32_t slot) { roots_.push_back(slot); }
+  size_t n_roots() const { return roots_.size(); }
+  // New reference to the result; nullptr with an error set. outputs: borrowed. roots: receives new references to
+  // n_roots() values, nullptr for none, if there is no error.
+  PyObject* run(PyObject* const* fetched, PyObject* const* outputs, PyObject** roots = nullptr) const;
   // The index of the one output that is the result as it is, or -1: the call's fast path.
   int32_t single_output() const;
   std::string describe() const;
@@ -52,6 +60,7 @@ class Recipe {
   std::vector<RecipeInsn> code_;
   std::vector<int32_t> operands_;
   int32_t result_ = -1;
+  std::vector<int32_t> roots_;
 };
 
 }  // namespace braze::capture

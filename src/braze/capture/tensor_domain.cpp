@@ -29,4 +29,9 @@ void register_domain(std::unique_ptr<TensorDomain> domain) { registered() = std:
 
 TensorDomain& domain() { return *registered(); }
 
+Result<std::vector<TraceSession::ModeCall>> TraceSession::leave_modes() {
+  if (domain().modes() != modes()) return Unsupported{"a torch mode that the call leaves changed", ""};
+  return std::vector<ModeCall>();
+}
+
 }  // namespace braze::capture

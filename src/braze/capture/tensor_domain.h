@@ -83,6 +83,13 @@ class TraceSession {
   // Tensors whose metadata alone was read (no graph input): they need guards too.
   virtual std::vector<Input> guarded_only() const = 0;
   virtual uint64_t modes() const = 0;           // the torch state under which the trace started, packed
+  // Before finish(): the modes that the traced code has changed and not left. The calls set them for real, after the
+  // segment; the session goes back to the modes of its start.
+  struct ModeCall {
+    Ref callable;
+    std::vector<Ref> arguments;
+  };
+  virtual Result<std::vector<ModeCall>> leave_modes();   // by default no change is possible
   // After Unsupported: the same trace can succeed under TraceOptions::storage_bases (the program writes inputs that
   // share memory or are not contiguous). A failure under that option is final.
   virtual bool retry_with_storage_bases() const { return false; }
@@ -94,6 +101,8 @@ struct TraceOptions {
   // (source text path, dimension) pairs that changed before: symbolic now
   std::vector<std::pair<std::string, int64_t>> dynamic_dims;
   bool keep_text = false;
+  bool graph_breaks = true;                     // a trace may end before the call does
+  uint64_t most_instructions = 0;               // it ends after so many, if not 0: for tests
   // The trace's own table: names sources in messages and tells arguments from module state. Outlives the session.
   const SourceTable* sources = nullptr;
   // Inputs enter as views of their whole storages: set for a second attempt, see retry_with_storage_bases().

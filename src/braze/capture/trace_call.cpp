@@ -38,6 +38,20 @@ class ThreadStateScope {
 
 std::vector<std::string> argument_names(const CallTarget& target) {
   std::vector<std::string> names;
+  if (target.frames != nullptr) {
+    for (const LiveFrame& frame : target.frames->frames()) {
+      const auto* code = frame.at.code->object;
+      names.emplace_back(PyUnicode_AsUTF8(code->co_name));
+      for (size_t i = 0; i < frame.slots.size(); i++) {
+        if (!frame.slots[i]) continue;
+        const auto slot = static_cast<Py_ssize_t>(i);
+        const Py_ssize_t n = PyTuple_GET_SIZE(code->co_localsplusnames);
+        names.push_back(slot < n ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(code->co_localsplusnames, slot))
+                                 : "stack[" + std::to_string(slot - n) + "]");
+      }
+    }
+    return names;
+  }
   PyObject* function = target.callee;
   int64_t skip = 0;
   if (PyMethod_Check(function)) function = PyMethod_GET_FUNCTION(function), skip = 1;
@@ -67,6 +81,13 @@ CaptureFailure failure(const Executor* x, const Unsupported& why) {
   return out;
 }
 
+CaptureFailure failure(const Executor& x, const Abort& abort) {
+  CaptureFailure out = failure(&x, abort.why);
+  out.position = abort.position;
+  out.silent = abort.silent;
+  return out;
+}
+
 // The error that the traced program raised, as a reason; left set only if the caller must see it now.
 std::string describe_error(bool& propagate) {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
@@ -86,8 +107,62 @@ std::string describe_error(bool& propagate) {
   return out;
 }
 
-// `retry` becomes true if the same trace can succeed with inputs that enter as views of their storages.
-CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, SourceTable& sources, bool& retry) {
+std::vector<EntryFrame> entry_frames(Provenance& provenance, const LiveFrames& frames) {
+  SourceTable& sources = provenance.sources();
+  std::vector<EntryFrame> out;
+  int64_t argument = 0;
+  for (const LiveFrame& frame : frames.frames()) {
+    EntryFrame entry{frame.at, provenance.found(frame.function.get(), sources.arg(argument)), {}};
+    argument++;
+    const int n_slots = frame.at.code->n_slots, first_free = n_slots - frame.at.code->object->co_nfreevars;
+    for (size_t i = 0; i < frame.slots.size(); i++) {
+      PyObject* const object = frame.slots[i].get();
+      if (object == nullptr) {
+        entry.slots.push_back({});
+        continue;
+      }
+      const auto slot = static_cast<int>(i);
+      const bool captured = first_free <= slot && slot < n_slots;
+      const Src src = sources.arg(argument);
+      argument++;
+      entry.slots.push_back(provenance.found(
+          object, captured ? provenance.intern(SourceKind::ClosureCell, entry.function.src, slot - first_free) : src));
+    }
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+// Calls the callee, or runs the frames on. True: the trace was cut.
+bool run(Executor& x, const CallTarget& target, Owned& result) {
+  Provenance& provenance = x.prov;
+  SourceTable& sources = provenance.sources();
+  try {
+    if (target.frames != nullptr) {
+      result = x.resume(entry_frames(provenance, *target.frames));
+      return false;
+    }
+    const int64_t n_keywords = target.kwnames == nullptr ? 0 : PyTuple_GET_SIZE(target.kwnames);
+    ArgumentList arguments;
+    for (int64_t i = 0; i < target.n_positional + n_keywords; i++) {
+      arguments.add(provenance.found(target.args[i], sources.arg(i)));
+    }
+    arguments.set_keyword_names(target.kwnames);
+    const Value callee = provenance.found(target.callee, sources.callee());
+    if (PyFunction_Check(callee.object)) provenance.assume_constant(callee.src);
+    result = x.call_outermost(callee, arguments.get());
+    return false;
+  } catch (const Abort&) {
+    if (x.cut_frames().empty()) throw;
+  }
+  PyErr_Clear();
+  x.forget_abort();
+  return true;
+}
+
+// `cut_at`: the instruction before which the trace is to end; 0: none. `retry` becomes true if the same trace can succeed with inputs that enter as views of their storages.
+CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, SourceTable& sources, uint64_t cut_at,
+                     bool& retry) {
   Result<std::unique_ptr<TraceSession>> session = domain().begin(options);
   if (!session.ok()) return failure(nullptr, session.why());
   const auto give_up = [&](const Executor* x, const Unsupported& why) {
@@ -103,32 +178,33 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     HookScope hook(executor.get());
     Executor& x = *executor;
     guards.modes((*session)->modes());
-    const uint64_t modes = domain().modes();
-
-    const int64_t n_keywords = target.kwnames == nullptr ? 0 : PyTuple_GET_SIZE(target.kwnames);
-    ArgumentList arguments;
-    for (int64_t i = 0; i < target.n_positional + n_keywords; i++) {
-      arguments.add(provenance.found(target.args[i], sources.arg(i)));
-    }
-    arguments.set_keyword_names(target.kwnames);
-    const Value callee = provenance.found(target.callee, sources.callee());
-    if (PyFunction_Check(callee.object)) provenance.assume_constant(callee.src);
-    const Owned result = x.call(callee, arguments.get());
-    if (!result) {
+    x.cut_at(cut_at);
+    Owned result;
+    const bool was_cut = run(x, target, result);
+    if (!was_cut && !result) {
       bool propagate = false;
       CaptureFailure raised = give_up(nullptr, {describe_error(propagate), ""});
       retry = retry && !propagate;
       raised.user_error = !propagate;
       return raised;
     }
-    if (domain().modes() != modes) unsupported("a torch mode that the call leaves changed");
     ExitBuilder exit(x, segment.exit);
-    exit.result(result.get());
+    if (was_cut) {
+      exit.frames(x.cut_frames());
+      for (const CutFrame& frame : x.cut_frames()) segment.frames.push_back(frame.at);
+    } else {
+      exit.result(result.get());
+    }
     exit.side_effects();
+    Result<std::vector<TraceSession::ModeCall>> calls = (*session)->leave_modes();
+    if (!calls.ok()) throw Abort{calls.why()};
+    exit.calls(*calls);
 
     Result<TraceSession::Finished> finished = (*session)->finish(exit.outputs());
     if (!finished.ok()) return give_up(nullptr, finished.why());
-    segment.executable = finished->executable;
+    // Between two breaks there may be nothing to compute.
+    const bool part = was_cut || target.frames != nullptr;
+    if (!part || finished->n_ops > 0 || !exit.outputs().empty()) segment.executable = finished->executable;
     segment.graph_text = finished->graph_text;
     segment.n_ops = finished->n_ops;
     std::vector<Src> inputs;
@@ -142,7 +218,8 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     segment.guards = guards.finish();
   } catch (const Abort& abort) {
     PyErr_Clear();
-    return give_up(executor.get(), abort.why);
+    retry = (*session)->retry_with_storage_bases();
+    return failure(*executor, abort);
   } catch (const std::exception& error) {
     PyErr_Clear();
     return failure(executor.get(), {std::string("internal error: ") + error.what(), ""});
@@ -157,21 +234,47 @@ CaptureOutcome trace_call(const CallTarget& target, const TraceOptions& options)
     return failure(nullptr, {"sys.settrace is active", "compiled code gives a debugger no events"});
   }
   ThreadStateScope scope;
-  bool retry = false;
-  const auto attempt = [&](bool storage_bases) {
+  bool bases = options.storage_bases;
+  const auto attempt_once = [&](uint64_t cut_at, bool& retry) {
     SourceTable sources;
     sources.set_argument_names(argument_names(target));
-    if (PyFunction_Check(target.callee)) {
+    if (target.frames == nullptr && PyFunction_Check(target.callee)) {
       sources.set_callee_name(PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(target.callee)->func_name));
     }
     TraceOptions complete = options;
     complete.sources = &sources;
-    complete.storage_bases = storage_bases;
-    return trace(target, complete, sources, retry);
+    complete.storage_bases = bases;
+    return trace(target, complete, sources, cut_at, retry);
   };
-  CaptureOutcome outcome = attempt(options.storage_bases);
-  if (retry && !options.storage_bases && std::holds_alternative<CaptureFailure>(outcome)) outcome = attempt(true);
-  return outcome;
+  const auto attempt = [&](uint64_t cut_at) {
+    bool retry = false;
+    CaptureOutcome outcome = attempt_once(cut_at, retry);
+    if (!retry || bases || std::holds_alternative<Segment>(outcome)) return outcome;
+    bases = true;
+    return attempt_once(cut_at, retry);
+  };
+  CaptureOutcome outcome = attempt(options.most_instructions);
+  if (!options.graph_breaks || std::holds_alternative<Segment>(outcome) || PyErr_Occurred()) return outcome;
+  // The trace is done again and ends before the instruction that it can't take; where the exit can't rebuild an object,
+  // before the one that made it.
+  constexpr int kMostAttempts = 12;
+  auto first = std::make_shared<CaptureFailure>(std::get<CaptureFailure>(std::move(outcome)));
+  uint64_t position = first->position;
+  for (int i = 0; i < kMostAttempts && position > 0; i++) {
+    if (target.frames != nullptr && position == 1) {
+      first->at_start = true;
+      return *first;
+    }
+    CaptureOutcome cut = attempt(position);
+    if (PyErr_Occurred()) return cut;
+    if (auto* segment = std::get_if<Segment>(&cut)) {
+      if (!segment->frames.empty()) segment->broken = first;
+      return cut;
+    }
+    const uint64_t earlier = std::get<CaptureFailure>(cut).position;
+    position = earlier < position ? earlier : 0;
+  }
+  return *first;
 }
 
 }  // namespace braze::capture

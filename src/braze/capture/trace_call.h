@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "braze/capture/frames.h"
 #include "braze/capture/guards.h"
 #include "braze/capture/recipe.h"
 #include "braze/capture/tensor_domain.h"
@@ -19,6 +20,8 @@ struct Segment {
   std::shared_ptr<Executable> executable;   // null: the call needs no tensor work
   std::vector<int32_t> inputs;              // executable input i is the guards' fetched value inputs[i]
   Recipe exit;
+  std::vector<FramePoint> frames;           // a graph break: the frames that the exit's roots are for; empty: a return
+  std::shared_ptr<const struct CaptureFailure> broken;   // why, then
   std::string graph_text;                   // when asked for
   int64_t n_ops = 0;
 };
@@ -34,6 +37,9 @@ struct CaptureFailure {
   // The program itself raises here (or its arguments do not bind): the call runs eagerly, also under fullgraph=True, so
   // that the error is the user's own.
   bool user_error = false;
+  bool silent = false;          // the end of a segment that is no news to the user
+  bool at_start = false;        // of frames: the first instruction can't be traced, so no segment would end before it
+  uint64_t position = 0;        // the instruction before which the trace could have ended; 0: none
 };
 
 struct CallTarget {
@@ -41,6 +47,7 @@ struct CallTarget {
   PyObject* const* args;          // positionals, then keyword values
   int64_t n_positional;
   PyObject* kwnames;              // tuple or nullptr
+  const LiveFrames* frames = nullptr;   // the trace starts at these; `args` are their values()
 };
 
 using CaptureOutcome = std::variant<Segment, CaptureFailure>;

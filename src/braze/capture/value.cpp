@@ -3,6 +3,7 @@
 namespace braze::capture {
 
 void unsupported(std::string reason, std::string remedy) { throw Abort{{std::move(reason), std::move(remedy)}}; }
+void end_segment(std::string reason) { throw Abort{{std::move(reason), ""}, 0, true}; }
 
 bool must_propagate(PyObject* exception_type) {
   return PyErr_GivenExceptionMatches(exception_type, PyExc_KeyboardInterrupt) ||

@@ -4,6 +4,7 @@
 // in CPython); and Abort, thrown, which no handler of the traced program sees.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -35,9 +36,13 @@ struct Owned {
 
 struct Abort {
   Unsupported why;
+  // The instruction before which the trace can end instead, as the executor counts them; 0: where the abort was raised.
+  uint64_t position = 0;
+  bool silent = false;   // an end of the segment that is no news to the user: the next turn of a loop
 };
 
 [[noreturn]] void unsupported(std::string reason, std::string remedy = {});
+[[noreturn]] void end_segment(std::string reason);   // silently
 
 // An exception of these kinds must reach the caller; the trace is dropped.
 bool must_propagate(PyObject* exception_type);

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <set>
+#include <unordered_map>
 
+#include "braze/capture/value.h"
 #include "braze/module/arguments.h"
 #include "braze/module/counters.h"
 #include "braze/module/errors.h"
@@ -18,10 +21,13 @@
 namespace braze::module {
 
 using capture::Call;
+using capture::CaptureFailure;
 using capture::Entry;
 using capture::EntryCache;
 using capture::EntryOptions;
 using capture::Fetched;
+using capture::LiveFrames;
+using capture::must_propagate;
 using capture::Ref;
 using capture::Skip;
 
@@ -31,9 +37,12 @@ struct State {
   State(EntryOptions entry_options, PipelineOptions pipeline_options, bool full)
       : cache(std::move(entry_options)), pipeline(std::move(pipeline_options)), fullgraph(full) {}
   EntryCache cache;
+  // What runs on after graph breaks, by the state of the frames.
+  std::unordered_map<std::string, std::shared_ptr<EntryCache>> continuations;
   PipelineOptions pipeline;
   bool fullgraph;
-  std::set<std::string> said;
+  std::set<std::string> said, stepped;
+  std::vector<std::string> breaks;   // reason and stack, each once
 };
 
 struct CompiledFunction {
@@ -82,7 +91,18 @@ void note_skip(CompiledFunction* self, const Skip& skip) {
   else if (log_enabled(Topic::kGraphBreaks)) log(Topic::kGraphBreaks, line);
 }
 
-void note_compiled(const Entry& entry, double total_ms) {
+void note_break(CompiledFunction* self, const CaptureFailure& broken) {
+  if (broken.silent) return;
+  counters().breaks[broken.reason]++;
+  const std::string text = failure_text(broken);
+  auto& breaks = self->state->breaks;
+  if (std::find(breaks.begin(), breaks.end(), text) != breaks.end()) return;
+  breaks.push_back(text);
+  if (log_enabled(Topic::kGraphBreaks)) log(Topic::kGraphBreaks, "graph break in " + function_name(self->callee) + ": " + text);
+}
+
+void note_compiled(CompiledFunction* self, const Entry& entry, double total_ms) {
+  if (entry.segment.broken != nullptr) note_break(self, *entry.segment.broken);
   if (entry.segment.executable == nullptr) return;
   counters().graphs++;
   counters().graphs_ever++;
@@ -101,6 +121,87 @@ PyObject* call_eagerly(CompiledFunction* self, PyObject* const* args, size_t nar
   return PyObject_Vectorcall(self->callee, args, nargsf, kwnames);
 }
 
+using Made = std::variant<std::shared_ptr<const Entry>, Skip>;
+
+Made compile_entry(CompiledFunction* self, EntryCache& cache, const Call& call, Fetched& fetched) {
+  const auto start = std::chrono::steady_clock::now();
+  take_pipeline_time();
+  const Tracing tracing;
+  const PipelineScope scope(self->state->pipeline);
+  Made made = cache.compile(call, fetched);
+  if (auto* entry = std::get_if<std::shared_ptr<const Entry>>(&made)) {
+    note_compiled(self, **entry, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  }
+  return made;
+}
+
+// The entries for frames in this state; nullptr once there are too many states.
+std::shared_ptr<EntryCache> continuation_of(State& state, const LiveFrames& frames) {
+  constexpr size_t kMostStates = 256;
+  auto& caches = state.continuations;
+  std::string key = frames.key();
+  if (const auto known = caches.find(key); known != caches.end()) return known->second;
+  if (caches.size() >= kMostStates) return nullptr;
+  return caches.emplace(std::move(key), std::make_shared<EntryCache>(state.cache.options())).first->second;
+}
+
+// After a graph break: the instruction that broke the graph runs for real, then a segment that starts behind it, and
+// so on. CPython runs the frames to their end where that leads nowhere.
+PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
+  constexpr int kMostIdleSteps = 48;   // without a graph in between
+  for (int idle = 0; idle < kMostIdleSteps; idle++) {
+    PyObject* result = nullptr;
+    if (!frames->step(result)) return result;
+    if (is_being_debugged()) break;
+    const std::shared_ptr<EntryCache> cache = continuation_of(*self->state, *frames);
+    if (cache == nullptr) {
+      counters().skipped["too many graph breaks"]++;
+      break;
+    }
+    const std::vector<PyObject*> values = frames->values();
+    const Call call{values[0], values.data(), static_cast<int64_t>(values.size()), nullptr, &*frames};
+    Fetched fetched;
+    std::shared_ptr<const Entry> entry = cache->find(call, fetched);
+    if (entry == nullptr) {
+      Made made = compile_entry(self, *cache, call, fetched);
+      if (auto* skip = std::get_if<Skip>(&made)) {
+        if (skip->error_set) break;   // raised inside the frames, whose handlers then run
+        if (skip->failure != nullptr && skip->failure->at_start) {
+          // Known from then on: counted once, as the segments that break are.
+          if (self->state->stepped.insert(skip->failure->reason + skip->failure->stack).second) note_break(self, *skip->failure);
+          continue;
+        }
+        if (skip->failure == nullptr || !skip->failure->user_error) note_skip(self, *skip);
+        break;
+      }
+      entry = std::get<std::shared_ptr<const Entry>>(std::move(made));
+    }
+    if (entry->segment.executable != nullptr) idle = 0;
+    std::optional<LiveFrames> next;
+    bool computed = false;
+    result = run_entry(*entry, fetched, next, computed);
+    if (result == nullptr) {
+      // The program's own operations say what is wrong, where, and inside the program's handlers.
+      if (!computed && PyErr_ExceptionMatches(PyExc_Exception) && !must_propagate(PyErr_Occurred())) PyErr_Clear();
+      break;
+    }
+    if (!next) return result;
+    Ref::steal(result);
+    frames.emplace(std::move(*next));
+  }
+  return frames->finish();
+}
+
+PyObject* run(CompiledFunction* self, const std::shared_ptr<const Entry>& entry, Fetched& fetched) {
+  std::optional<LiveFrames> frames;
+  bool computed = false;
+  PyObject* result = run_entry(*entry, fetched, frames, computed);
+  if (!frames) [[likely]] return result;
+  Ref::steal(result);
+  fetched.release();
+  return run_on(self, std::move(frames));
+}
+
 // No entry fits: compiles one, or runs the function itself.
 PyObject* call_without_entry(CompiledFunction* self, const Call& call, size_t nargsf) {
   const auto eagerly = [&] { return call_eagerly(self, call.args, nargsf, call.kwnames); };
@@ -111,17 +212,8 @@ PyObject* call_without_entry(CompiledFunction* self, const Call& call, size_t na
   }
   if (!start_tracer()) return nullptr;
   Fetched fetched;
-  const auto start = std::chrono::steady_clock::now();
-  take_pipeline_time();
-  auto made = [&] {
-    const Tracing tracing;
-    const PipelineScope scope(self->state->pipeline);
-    return self->state->cache.compile(call, fetched);
-  }();
-  if (auto* entry = std::get_if<std::shared_ptr<const Entry>>(&made)) {
-    note_compiled(**entry, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-    return run_entry(**entry, fetched);
-  }
+  Made made = compile_entry(self, self->state->cache, call, fetched);
+  if (auto* entry = std::get_if<std::shared_ptr<const Entry>>(&made)) return run(self, *entry, fetched);
   const Skip& skip = std::get<Skip>(made);
   if (skip.error_set) return nullptr;
   if (self->state->fullgraph && skip.failure != nullptr && !skip.failure->user_error) {
@@ -146,7 +238,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   try {
     {
       Fetched fetched;
-      if (const auto entry = self->state->cache.find(request, fetched)) [[likely]] return run_entry(*entry, fetched);
+      if (const auto entry = self->state->cache.find(request, fetched)) [[likely]] return run(self, entry, fetched);
     }
     return call_without_entry(self, request, nargsf);
   } catch (const std::exception& error) {
@@ -188,6 +280,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (dynamic != Py_None) options.dynamic = PyObject_IsTrue(dynamic) == 1;
   options.trace.backend = backend;
   options.wait_for_others = fullgraph != 0;
+  options.trace.graph_breaks = fullgraph == 0;
   PipelineOptions pipeline{fusion != 0, verify != 0, memory_budget, {}, {}};
   if ((enable != nullptr && !read_strings(enable, pipeline.enable_passes)) ||
       (disable != nullptr && !read_strings(disable, pipeline.disable_passes))) {
@@ -240,11 +333,28 @@ PyObject* represent(PyObject* object) {
 }
 
 PyObject* entry_count(PyObject* object, PyObject*) {
-  return PyLong_FromLongLong(reinterpret_cast<CompiledFunction*>(object)->state->cache.size());
+  const State& state = *reinterpret_cast<CompiledFunction*>(object)->state;
+  int64_t n = state.cache.size();
+  for (const auto& [key, cache] : state.continuations) n += cache->size();
+  return PyLong_FromLongLong(n);
 }
 
 PyObject* describe_guards(PyObject* object, PyObject*) {
-  return PyUnicode_FromString(reinterpret_cast<CompiledFunction*>(object)->state->cache.describe().c_str());
+  const State& state = *reinterpret_cast<CompiledFunction*>(object)->state;
+  std::string text = state.cache.describe();
+  for (const auto& [key, cache] : state.continuations) {
+    if (cache->size() > 0) text += "after a graph break:\n" + cache->describe();
+  }
+  return PyUnicode_FromString(text.c_str());
+}
+
+PyObject* list_breaks(PyObject* object, PyObject*) {
+  const Ref list = Ref::steal(PyList_New(0));
+  for (const std::string& text : reinterpret_cast<CompiledFunction*>(object)->state->breaks) {
+    const Ref item = Ref::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+    if (!list || !item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
+  }
+  return Ref(list).release();
 }
 
 // Nanoseconds in which the entry for a call is found, guards included: the best mean of many short runs.
@@ -268,7 +378,9 @@ PyObject* guard_time(PyObject* object, PyObject* const* args, Py_ssize_t n, PyOb
 }
 
 PyObject* clear_entries(PyObject* object, PyObject*) {
-  reinterpret_cast<CompiledFunction*>(object)->state->cache.clear();
+  State& state = *reinterpret_cast<CompiledFunction*>(object)->state;
+  state.cache.clear();
+  state.continuations.clear();
   Py_RETURN_NONE;
 }
 
@@ -286,6 +398,7 @@ PyGetSetDef kGetSet[] = {
 PyMethodDef kMethods[] = {
     {"entry_count", entry_count, METH_NOARGS, "The number of compiled entries."},
     {"guards", describe_guards, METH_NOARGS, "All guards of all entries, one a line."},
+    {"breaks", list_breaks, METH_NOARGS, "Why and where graphs ended before the call did, a text each."},
     {"guard_time", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(guard_time)), METH_FASTCALL | METH_KEYWORDS,
      "Nanoseconds in which the entry for a call with these arguments is found."},
     {"clear", clear_entries, METH_NOARGS, "Drops all entries."},
@@ -322,7 +435,10 @@ bool add_compiled_function(PyObject* module) {
 void clear_all_entries() {
   for (CompiledFunction* f : live_functions()) {
     f->state->cache.clear();
+    f->state->continuations.clear();
     f->state->said.clear();
+    f->state->stepped.clear();
+    f->state->breaks.clear();
   }
 }
 

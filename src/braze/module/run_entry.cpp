@@ -26,10 +26,9 @@ class Pointers {
 
 }  // namespace
 
-PyObject* run_entry(const capture::Entry& entry, const capture::Fetched& fetched) {
+PyObject* run_entry(const capture::Entry& entry, const capture::Fetched& fetched,
+                    std::optional<capture::LiveFrames>& frames, bool& computed) {
   const capture::Segment& segment = entry.segment;
-  if (segment.executable == nullptr) return segment.exit.run(fetched.data(), nullptr);
-
   PyObject* const* inputs = fetched.data();
   const size_t n_inputs = segment.inputs.size();
   Pointers gathered(entry.inputs_in_order ? 0 : n_inputs);
@@ -39,10 +38,16 @@ PyObject* run_entry(const capture::Entry& entry, const capture::Fetched& fetched
   }
   const auto n_outputs = static_cast<size_t>(entry.n_outputs);
   Pointers outputs(n_outputs);
-  if (!segment.executable->run(inputs, static_cast<int64_t>(n_inputs), outputs.data())) return nullptr;
+  if (segment.executable != nullptr &&
+      !segment.executable->run(inputs, static_cast<int64_t>(n_inputs), outputs.data())) {
+    return nullptr;
+  }
+  computed = true;
   if (n_outputs == 1 && entry.single_output == 0) return outputs.data()[0];
-  PyObject* result = segment.exit.run(fetched.data(), outputs.data());
+  Pointers roots(segment.exit.n_roots());
+  PyObject* result = segment.exit.run(fetched.data(), outputs.data(), roots.data());
   for (size_t i = 0; i < n_outputs; i++) capture::Ref::steal(outputs.data()[i]);
+  if (result != nullptr && !segment.frames.empty()) frames.emplace(segment.frames, roots.data());
   return result;
 }
 

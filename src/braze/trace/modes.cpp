@@ -8,6 +8,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 namespace braze::trace {
@@ -84,6 +85,54 @@ std::string modes_obstacle() {
   return {};
 }
 
+int autocast_nesting() {
+  at::autocast::increment_nesting();
+  return at::autocast::decrement_nesting();
+}
+
+Result<std::vector<capture::TraceSession::ModeCall>> mode_calls(uint64_t from, uint64_t to, int nesting) {
+  using capture::Ref;
+  const Unsupported no{"a torch mode that the call leaves changed (" + describe_modes(to) + ")", ""};
+  constexpr uint64_t kKnown = bit(true, kGrad) | bit(true, kCpuAutocast) | bit(true, kCudaAutocast) |
+                              uint64_t{0xff} << kDefaultDtype | uint64_t{0xff} << kCpuDtype | uint64_t{0xff} << kCudaDtype;
+  const uint64_t changed = from ^ to;
+  if ((changed & ~kKnown) != 0) return no;
+  const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
+  std::vector<capture::TraceSession::ModeCall> calls;
+  bool ok = static_cast<bool>(torch);
+  const auto add = [&](const char* name, std::initializer_list<PyObject*> arguments) {
+    Ref callable = ok ? Ref::steal(PyObject_GetAttrString(torch.get(), name)) : Ref();
+    ok = ok && static_cast<bool>(callable);
+    capture::TraceSession::ModeCall call{std::move(callable), {}};
+    for (PyObject* argument : arguments) call.arguments.push_back(Ref::borrow(argument));
+    calls.push_back(std::move(call));
+  };
+  const auto truth = [&](Field field) { return (to >> field & 1) != 0 ? Py_True : Py_False; };
+  const auto dtype = [&](Field field) {
+    return reinterpret_cast<PyObject*>(torch::getTHPDtype(static_cast<c10::ScalarType>(to >> field & 0xff)));
+  };
+  if ((changed >> kDefaultDtype & 0xff) != 0) add("set_default_dtype", {dtype(kDefaultDtype)});
+  const auto autocast = [&](const char* device, Field enabled, Field type) {
+    if ((changed >> enabled & 1) == 0 && (changed >> type & 0xff) == 0) return;
+    const Ref name = Ref::steal(PyUnicode_FromString(device));
+    if ((to >> enabled & 1) != 0) add("set_autocast_dtype", {name.get(), dtype(type)});
+    add("set_autocast_enabled", {name.get(), truth(enabled)});
+  };
+  autocast("cpu", kCpuAutocast, kCpuDtype);
+  autocast("cuda", kCudaAutocast, kCudaDtype);
+  for (int i = 0; i < nesting; i++) add("autocast_increment_nesting", {});
+  for (int i = nesting; i < 0; i++) add("autocast_decrement_nesting", {});
+  if (nesting < 0) add("clear_autocast_cache", {});
+  if ((changed >> kGrad & 1) != 0) {
+    const Ref c = ok ? Ref::steal(PyObject_GetAttrString(torch.get(), "_C")) : Ref();
+    Ref setter = c ? Ref::steal(PyObject_GetAttrString(c.get(), "_set_grad_enabled")) : Ref();
+    ok = ok && static_cast<bool>(setter);
+    calls.push_back({std::move(setter), {Ref::borrow(truth(kGrad))}});
+  }
+  if (!ok) return PyErr_Clear(), no;
+  return calls;
+}
+
 ModeGuard::ModeGuard()
     : autograd_(c10::AutogradState::get_tls_state()),
       keys_(c10::impl::tls_local_dispatch_key_set()),
@@ -92,7 +141,8 @@ ModeGuard::ModeGuard()
       autocast_cache_(at::autocast::is_autocast_cache_enabled()),
       cpu_dtype_(at::autocast::get_autocast_dtype(c10::kCPU)),
       cuda_dtype_(at::autocast::get_autocast_dtype(c10::kCUDA)),
-      default_dtype_(c10::get_default_dtype_as_scalartype()) {}
+      default_dtype_(c10::get_default_dtype_as_scalartype()),
+      nesting_(autocast_nesting()) {}
 
 void ModeGuard::restore() {
   if (std::exchange(restored_, true)) return;
@@ -100,6 +150,8 @@ void ModeGuard::restore() {
   at::autocast::set_autocast_enabled(c10::kCPU, cpu_autocast_);
   at::autocast::set_autocast_enabled(c10::kCUDA, cuda_autocast_);
   at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  while (autocast_nesting() > nesting_) at::autocast::decrement_nesting();
+  while (autocast_nesting() < nesting_) at::autocast::increment_nesting();
   at::autocast::set_autocast_dtype(c10::kCPU, cpu_dtype_);
   at::autocast::set_autocast_dtype(c10::kCUDA, cuda_dtype_);
   if (c10::get_default_dtype_as_scalartype() != default_dtype_)

@@ -81,6 +81,12 @@ Session::Session(const capture::TraceOptions& options) : start_modes_(pack_modes
 
 Session::~Session() = default;
 
+Result<std::vector<capture::TraceSession::ModeCall>> Session::leave_modes() {
+  auto calls = mode_calls(start_modes_, pack_modes(), autocast_nesting() - mode_guard_.nesting());
+  mode_guard_.restore();
+  return calls;
+}
+
 Status Session::check_supported(PyObject* real) const {
   const auto no = [](std::string reason) { return Unsupported{std::move(reason), ""}; };
   if (!THPVariable_CheckExact(real)) return no(std::string("tensor subclass ") + Py_TYPE(real)->tp_name);

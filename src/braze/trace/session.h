@@ -32,6 +32,7 @@ class Session final : public capture::TraceSession {
   std::vector<Input> inputs() const override;
   std::vector<Input> guarded_only() const override;
   uint64_t modes() const override { return start_modes_; }
+  Result<std::vector<ModeCall>> leave_modes() override;
   bool retry_with_storage_bases() const override { return recorder_.wants_storage_bases(); }
 
  private:

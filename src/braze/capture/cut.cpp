@@ -1,0 +1,55 @@
+// Where a trace starts and ends other than at a call and its return: at frames that a graph break cuts.
+#include "braze/capture/executor.h"
+
+namespace braze::capture {
+
+Owned Executor::call_outermost(Value callable, const Arguments& arguments) {
+  handled_at_start_ = PyThreadState_Get()->exc_info->exc_value;
+  after_ = After::Push;
+  return call(callable, arguments);
+}
+
+Owned Executor::resume(const std::vector<EntryFrame>& frames, size_t i) {
+  if (i == 0) handled_at_start_ = PyThreadState_Get()->exc_info->exc_value;
+  const EntryFrame& entry = frames[i];
+  pending_ = {entry.function, nullptr, kNoSource, After::Push, &frames, i};
+  PyObject* result = start_frame(entry.function.object, entry.at.code->object, this);
+  check_abort();
+  return Owned::steal(result, result == nullptr ? kNoSource : returned_);
+}
+
+// Fills a frame that was started for it; an error of the frames inside is left set.
+void Executor::enter_resumed(Frame& f, const PendingCall& call) {
+  const EntryFrame& entry = (*call.resumed)[call.index];
+  for (int i = 0; i < f.code->n_slots; i++) Ref::steal(std::exchange(f.slots[i], nullptr));   // dummies
+  f.sp = f.slots;
+  for (const Value& v : entry.slots) f.push(Owned::borrow(v));
+  f.pc = entry.at.pc;
+  if (call.index + 1 == call.resumed->size()) return;
+  *f.view.last_instruction = f.view.first_instruction + f.code->insns[f.pc].native;
+  Owned result = resume(*call.resumed, call.index + 1);
+  if (!result) return;
+  f.push(std::move(result));
+  f.pc++;
+}
+
+void Executor::cut(Frame& f) {
+  if (!f.can_be_cut) fail("internal error: the trace took another way when it was repeated");
+  if (PyThreadState_Get()->exc_info->exc_value != handled_at_start_) {
+    PyObject* const handled = PyThreadState_Get()->exc_info->exc_value;
+    throw Abort{{"a graph break while an exception is handled", ""}, handled == nullptr ? 0 : prov.birth_of(handled)};
+  }
+  for (const Frame* g = &f; g != nullptr; g = g->caller) {
+    CutFrame c;
+    const int64_t n = g->sp - g->slots - (g == &f ? 0 : g->operands);
+    // A call is repeated from the instruction that names its keywords.
+    c.at = {g->code, g == &f && g->kwnames != nullptr ? g->pc - 1 : g->pc, static_cast<int32_t>(n)};
+    c.function = Owned::borrow(g->function);
+    for (int64_t i = 0; i < n; i++) c.slots.push_back(Owned::borrow({g->slots[i], g->src[i]}));
+    c.started = g->started;
+    cut_.insert(cut_.begin(), std::move(c));
+  }
+  throw Abort{};
+}
+
+}  // namespace braze::capture

@@ -1,0 +1,17 @@
+// What a function's author said about its compilation: braze's own markings and those of torch.compiler.
+#pragma once
+
+#include "braze/capture/value.h"
+
+namespace braze::capture {
+
+enum class Marking : uint8_t {
+  None,
+  Disabled,     // runs eagerly, with all that it calls
+  AllowedInGraph,   // called as one operation on traced tensors; its Python code is not looked into
+  GraphBreak,   // a call of it ends the graph
+};
+
+Marking marking_of(PyFunctionObject* function);
+
+}  // namespace braze::capture
