@@ -24,6 +24,16 @@ if(BRAZE_TORCH AND module_sources)
   endif()
 endif()
 
+# torch.compile(backend="braze") finds the backend among the entry points in the metadata of what is installed. A wheel
+# has its own from pyproject.toml.
+if(NOT SKBUILD)
+  set(info ${CMAKE_BINARY_DIR}/python/braze-0.1.0.dist-info)
+  file(CONFIGURE OUTPUT ${info}/METADATA CONTENT "Metadata-Version: 2.1\nName: braze\nVersion: 0.1.0\n")
+  file(CONFIGURE OUTPUT ${info}/entry_points.txt
+    CONTENT "[torch_dynamo_backends]\nbraze = braze._backends:dynamo_backend\n")
+  install(DIRECTORY ${info} DESTINATION .)
+endif()
+
 # _trace_test: the tracer without capture and compiler, for test/trace.
 file(GLOB trace_test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/trace_test/*.cpp)
 if(BRAZE_TORCH AND BRAZE_TESTS AND trace_test_sources)

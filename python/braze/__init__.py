@@ -13,6 +13,7 @@ from braze._braze import (
     fallback_report,
     reset,
 )
+from braze._backends import list_backends, register_backend
 from braze._compile import allow_in_graph, compile, disable, is_compiling
 from braze._config import config
 from braze._explain import Explanation, explain
@@ -37,6 +38,8 @@ __all__ = [
     "explain",
     "fallback_report",
     "is_compiling",
+    "list_backends",
+    "register_backend",
     "reset",
     "set_logs",
 ]

@@ -7,9 +7,11 @@ from typing import Any, TypeVar, overload
 import torch
 
 from braze import _braze
+from braze._backends import backend_name
 from braze._config import config
 from braze._module import OptimizedModule, optimized_module
 
+_Backend = str | Callable[..., Any] | None
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -66,10 +68,11 @@ def _settings(fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: An
         raise TypeError(f"dynamic must be a bool or None, not {type(dynamic).__name__}")
     if backend is None:
         backend = "braze"
-    if not isinstance(backend, str):
-        raise TypeError(f"backend must be the name of a backend, not {type(backend).__name__}")
-    if backend not in _braze.backends():
-        raise ValueError(f"unknown backend {backend!r}; known are: {', '.join(_braze.backends())}")
+    name = backend_name(backend)
+    if dynamic and name not in _braze.backends():
+        raise ValueError("dynamic=True needs a backend of braze's own")
+    if name not in _braze.backends():
+        dynamic = False   # other backends get graphs of plain sizes
     if mode is not None and not isinstance(mode, str):
         raise TypeError(f"mode must be a str or None, not {type(mode).__name__}")
     if mode is not None and mode not in _MODES:
@@ -78,7 +81,7 @@ def _settings(fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: An
         raise ValueError("give either mode or options, not both")
     settings = {name: getattr(config, name) for name in _OPTIONS}
     settings.update(_check_options(options) if options is not None else {})
-    return {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, **settings}
+    return {"fullgraph": fullgraph, "dynamic": dynamic, "backend": name, **settings}
 
 
 def compile_with(model: Any, settings: dict[str, Any]) -> Any:
@@ -94,19 +97,21 @@ def compile_with(model: Any, settings: dict[str, Any]) -> Any:
 
 
 @overload
-def compile(model: _F, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ...,
+def compile(model: _F, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: _Backend = ...,
             mode: str | None = ..., options: dict[str, Any] | None = ..., disable: bool = ...) -> _F: ...
 @overload
-def compile(model: None = None, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ...,
+def compile(model: None = None, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: _Backend = ...,
             mode: str | None = ..., options: dict[str, Any] | None = ..., disable: bool = ...) -> Callable[[_F], _F]: ...
-def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | None = "braze",
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: _Backend = "braze",
             mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False) -> Any:
     """Returns a callable that behaves as `model` and runs compiled code.
 
     model: a function, method, nn.Module or other callable; without it, a decorator is returned.
     fullgraph: raise `braze.Unsupported` where a call can't be compiled whole, instead of running it eagerly.
     dynamic: make all sizes symbolic (True), none (False), or those that change between calls (None).
-    backend: "braze"; "eager" captures the program and runs its graph by ATen; "aot_eager" likewise.
+    backend: a name of `braze.list_backends()`: "braze"; "eager" captures the program and runs its graph by ATen;
+        "aot_eager" also decomposes its operators. Or a callable, as torch.compile takes it: it gets the graph as a
+        torch.fx.GraphModule and example inputs, and returns what runs.
     mode: one of torch.compile's mode names.
     options: a dict with any of recompile_limit, fusion, verify, enable_passes, disable_passes, activation_memory_budget;
         see `braze.config`.

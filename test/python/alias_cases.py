@@ -4,6 +4,10 @@ import torch
 R = torch.randn
 
 
+def C(*sizes):
+    return torch.randn(*sizes, dtype=torch.complex64)
+
+
 def case(fn, *args):
     return fn, args
 
@@ -154,4 +158,17 @@ CASES = {
     "squeeze_reshape_flatten": lambda: case(lambda x: (x.flatten(), x.reshape(-1), x.t().reshape(2, -1), x.contiguous(), x.to(x.dtype)), R(2, 3)),
     "zero_sizes": lambda: case(lambda x: (x.sum(0), x.view(3, 0), torch.cat([x, x]), x.expand(0, 3) * 1), R(0, 3)),
     "foreach": lambda: case(lambda x, y: (torch._foreach_add_([x, y], [x * 2, y * 2]), torch._foreach_mul([x, y], 2.0))[1], R(3), R(2)),
+    "conjugate_view": lambda: case(lambda x: (x.conj() + 0, x.mH[1:] * 2), C(3, 4)),
+    "conjugate_fresh": lambda: case(lambda x: (x * 2).conj().resolve_conj(), C(3)),
+    "conjugate_twice": lambda: case(lambda x: (x.conj().conj(), x.conj().resolve_conj(), x.conj().clone()), C(3)),
+    "conjugate_used": lambda: case(lambda x: (x.conj() * x, x.conj().sum(), x.mH @ x, x.conj().is_conj()), C(3, 3)),
+    "conjugate_written": lambda: case(lambda x: (x.conj().mul_(2j), x * 1)[1], C(3)),
+    "negative_view": lambda: case(lambda x: (x.conj().imag + 1, x.conj().imag.resolve_neg()), C(3)),
+    "unsafe_split_shares": lambda: case(lambda x: torch.unsafe_split(x, 2), R(5, 2)),
+    "unsafe_split_written": lambda: case(lambda x: (torch.unsafe_chunk(x, 2)[0].add_(1), x * 2)[1], R(4)),
+    "unsafe_split_with_sizes": lambda: case(lambda x: [t * 2 for t in x.unsafe_split_with_sizes([1, 3])], R(4)),
+    "nonzero": lambda: case(lambda x: (x.nonzero(), x * 2), R(3, 4).relu()),
+    "mask_index": lambda: case(lambda x: (x[x > 0], x.masked_select(x < 0)), R(3, 4)),
+    "unique": lambda: case(lambda x: torch.unique(x, return_inverse=True, return_counts=True), R(20).round()),
+    "no_type_function": lambda: case(lambda x: (torch.geqrf(x), torch.histogram(x.flatten(), 4)), R(4, 4)),
 }

@@ -20,6 +20,8 @@ def compare(eager, got, what, tolerance=2e-5):
         raise Mismatch(f"{what}: dtype {eager.dtype} -> {got.dtype}")
     if eager.shape != got.shape:
         raise Mismatch(f"{what}: shape {tuple(eager.shape)} -> {tuple(got.shape)}")
+    if (eager.is_conj(), eager.is_neg()) != (got.is_conj(), got.is_neg()):
+        raise Mismatch(f"{what}: lazy conjugation {eager.is_conj()} -> {got.is_conj()}, negation {eager.is_neg()} -> {got.is_neg()}")
     if strides(eager) != strides(got):
         raise Mismatch(f"{what}: strides {eager.stride()} -> {got.stride()} of {tuple(eager.shape)}")
     torch.testing.assert_close(got.detach(), eager.detach(), rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{what}: {m}")

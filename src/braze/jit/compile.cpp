@@ -15,6 +15,7 @@
 #include "braze/jit/cache.h"
 #include "braze/jit/jit.h"
 #include "braze/jit/toolchain.h"
+#include "braze/support/check.h"
 #include "braze/support/hash.h"
 #include "braze/support/log.h"
 
@@ -195,7 +196,7 @@ class Request {
     const size_t threads = std::max(1u, std::min(std::thread::hardware_concurrency(), 16u));
     std::vector<Module> modules = split(missing, threads);
     // The emitter may build index expressions, which one thread alone may do: texts are made first.
-    for (Module& module : modules) module.text = emit_(module.which, names_of(module.which));
+    for (Module& module : modules) emit(module);
     if (log_enabled(Topic::kOutputCode))
       for (const Module& module : modules) log(Topic::kOutputCode, module.text);
     std::atomic<size_t> next{0};
@@ -210,7 +211,16 @@ class Request {
       if (!module.error.empty()) isolate(module);
   }
 
+  void emit(Module& module) const {
+    try {
+      module.text = emit_(module.which, names_of(module.which));
+    } catch (const InternalError& error) {
+      module.error = error.what();
+    }
+  }
+
   void compile_module(Module& module) {
+    if (!module.error.empty()) return;
     CompiledObject object = tools_.compile(module.text, target_);
     std::vector<std::string> keys;
     for (int32_t i : module.which) keys.push_back(keys_[index(i)]);
@@ -233,11 +243,16 @@ class Request {
   void isolate(const Module& failed) {
     for (int32_t i : failed.which) {
       Module single;
-      single.which = {i};
-      single.text = failed.which.size() == 1 ? failed.text : emit_(single.which, names_of(single.which));
-      if (failed.which.size() == 1) single.error = failed.error;
-      else compile_module(single);
-      if (single.error.empty() || !failure_.reason.empty()) continue;
+      if (failed.which.size() == 1) {
+        single = failed;
+      } else {
+        single.which = {i};
+        emit(single);
+        compile_module(single);
+      }
+      if (single.error.empty()) continue;
+      report_.failed.push_back(i);
+      if (!failure_.reason.empty()) continue;
       const std::string path = keep_source(single.text);
       failure_.reason = "a generated kernel failed to compile (" + tools_.description() + "); its source: " +
                         (path.empty() ? "could not be saved" : path) + "\n" + single.error.substr(0, 2000);

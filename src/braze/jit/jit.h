@@ -32,6 +32,7 @@ using EmitUnit = std::function<std::string(std::span<const int32_t> which, std::
 struct CompileReport {
   int cache_hits_memory = 0, cache_hits_disk = 0, compiled = 0;
   double front_ms = 0, code_ms = 0, load_ms = 0, wall_ms = 0;
+  std::vector<int32_t> failed;     // kernels that no code could be made for
 };
 
 // Looks each kernel up in the caches, compiles the rest in modules spread over threads, and loads all. The GIL is not

@@ -6,9 +6,11 @@
 #include <variant>
 
 #include "braze/loop/arithmetic.h"
+#include "braze/loop/lower.h"
 #include "braze/loop/lowering.h"
 #include "braze/support/check.h"
 #include "braze/support/hash.h"
+#include "braze/support/log.h"
 
 namespace braze::loop {
 namespace {
@@ -71,7 +73,8 @@ std::string origin_of(const Node& node) {
 
 bool has_lowering(const graph::Op* op) { return rule_of(op) != nullptr; }
 
-Lowering::Lowering(const graph::Graph& graph) : graph_(graph) {
+Lowering::Lowering(const graph::Graph& graph, const std::unordered_set<const Node*>& opaque)
+    : graph_(graph), opaque_(opaque) {
   program_.env = graph.env;
   program_.scalars = std::make_unique<ScalarBuilder>();
   program_.graph = &graph;
@@ -183,6 +186,8 @@ bool apply_rule(Lowering& l, Rule rule, const Node& node, ScalarOp op) {
     return false;
   } catch (const std::bad_variant_access&) {
     return false;
+  } catch (const InternalError& error) {
+    throw RuleFailed{&node, error.what()};
   }
 }
 
@@ -217,7 +222,7 @@ void Lowering::lower_node(const Node& node) {
   const bool must_run = node.op->has(graph::kSideEffect) || node.op->has(graph::kRandom) ||
                         (node.results.empty() || rule_of(node.op) == nullptr);
   if (!must_run && std::ranges::none_of(node.results, [&](const Value* v) { return is_used(v); })) return;
-  if (!lower_by_rule(node)) lower_extern(node);
+  if (opaque_.contains(&node) || !lower_by_rule(node)) lower_extern(node);
 }
 
 void Lowering::lower_extern(const Node& node) {
@@ -317,12 +322,19 @@ void Lowering::lower_mutations() {
   }
 }
 
-Result<LoopProgram> lower(const graph::Graph& graph) {
-  try {
-    return Lowering(graph).run();
-  } catch (const NotLowered& failure) {
-    return failure.why;
+Result<LoopProgram> lower(const graph::Graph& graph, std::unordered_set<const Node*> opaque) {
+  for (;;) {
+    try {
+      return Lowering(graph, opaque).run();
+    } catch (const NotLowered& failure) {
+      return failure.why;
+    } catch (const RuleFailed& failure) {
+      warn_once("no kernel can be made for " + failure.node->op->name + ": " + failure.why);
+      opaque.insert(failure.node);
+    }
   }
 }
+
+Result<LoopProgram> lower(const graph::Graph& graph) { return lower(graph, {}); }
 
 }  // namespace braze::loop

@@ -7,13 +7,14 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "braze/graph/arguments.h"
 #include "braze/graph/graph.h"
 #include "braze/loop/formula.h"
 #include "braze/loop/index.h"
-#include "braze/loop/loop_ir.h"
+#include "braze/loop/lower.h"
 
 namespace braze::loop {
 
@@ -36,11 +37,15 @@ struct NotLowered {
   Unsupported why;
 };
 
-std::string origin_of(const Node& node);   // "%12 = aten.relu"
+// Thrown where a rule breaks on a node: a fault of ours, which costs the node its kernel.
+struct RuleFailed {
+  const Node* node;
+  std::string why;
+};
 
 class Lowering {
  public:
-  explicit Lowering(const graph::Graph& graph);
+  Lowering(const graph::Graph& graph, const std::unordered_set<const Node*>& opaque);
   LoopProgram run();
 
   sym::Context& context() { return program_.env->context(); }
@@ -146,6 +151,7 @@ class Lowering {
                    const Term* otherwise);
 
   const graph::Graph& graph_;
+  const std::unordered_set<const Node*>& opaque_;
   LoopProgram program_;
   std::unordered_map<const Value*, Located> located_;
   std::unordered_map<const Node*, int32_t> call_of_;

@@ -84,7 +84,11 @@ Term Lowering::finish_load(const Located& located, const Indices& at, std::vecto
   Indices indices;
   for (const Expr& e : located.at) indices.push_back(substitution.empty() ? e : sym::substitute(e, substitution));
   const Buffer& source = buffer(located.buffer);
-  if (source.kind == BufferKind::Pointwise && is_generated(source.body)) {
+  // Where no index is left to check, in a dimension of one element or one that is expanded, ATen checks.
+  for (const Binding& binding : bindings)
+    if (std::ranges::none_of(indices, [&](Expr e) { return sym::depends_on(e, binding.symbol); }))
+      throw NotLowered{{"an index into a dimension of one element", ""}};
+  if (bindings.empty() && source.kind == BufferKind::Pointwise && is_generated(source.body)) {
     const Term value = generated(source, indices);
     return mask == nullptr ? value : where(*mask, value, *otherwise);
   }

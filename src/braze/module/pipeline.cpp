@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "braze/codegen/codegen.h"
 #include "braze/decompose/decompose.h"
@@ -11,7 +14,9 @@
 #include "braze/jit/jit.h"
 #include "braze/loop/layout.h"
 #include "braze/loop/loop_ir.h"
+#include "braze/loop/lower.h"
 #include "braze/module/counters.h"
+#include "braze/module/python_backend.h"
 #include "braze/partition/partition.h"
 #include "braze/rewrite/pass_manager.h"
 #include "braze/runtime/block_cache.h"
@@ -20,7 +25,9 @@
 #include "braze/runtime/library.h"
 #include "braze/runtime/program_executor.h"
 #include "braze/runtime/training_executor.h"
+#include "braze/schedule/failure.h"
 #include "braze/schedule/program.h"
+#include "braze/schedule/work.h"
 #include "braze/support/check.h"
 #include "braze/support/log.h"
 #include "braze/trace/compiler.h"
@@ -106,9 +113,55 @@ std::vector<std::string> opaque_calls(const loop::LoopProgram& loops) {
   return names;
 }
 
+// What must run through ATen, since no kernel can be made of it.
+using OpaqueNodes = std::unordered_set<const graph::Node*>;
+
+// The nodes that these buffers compute, together with the buffers that they read up to `outside`.
+OpaqueNodes nodes_behind(const loop::LoopProgram& loops, const graph::Graph& graph, std::vector<int32_t> buffers,
+                         const std::unordered_set<int32_t>& outside) {
+  std::unordered_map<std::string, const graph::Node*> node_of;
+  for (const graph::Node* node : graph.nodes) node_of.emplace(loop::origin_of(*node), node);
+  OpaqueNodes out;
+  std::unordered_set<int32_t> seen(buffers.begin(), buffers.end());
+  while (!buffers.empty()) {
+    const int32_t id = buffers.back();
+    buffers.pop_back();
+    if (static_cast<size_t>(id) >= loops.buffers.size()) continue;   // the scheduler's own: partial sums
+    const loop::Buffer& buffer = loops.buffers[static_cast<size_t>(id)];
+    for (const std::string& origin : buffer.origins)
+      if (const auto found = node_of.find(origin); found != node_of.end()) out.insert(found->second);
+    for (const loop::Scalar* body : schedule::bodies_of(buffer))
+      loop::visit(body, [&](const loop::Scalar& s) {
+        if (s.op == loop::ScalarOp::Load && !outside.contains(s.buffer) && seen.insert(s.buffer).second)
+          buffers.push_back(s.buffer);
+      });
+  }
+  return out;
+}
+
+// The nodes behind the kernels of `failed`.
+OpaqueNodes nodes_of_kernels(const schedule::Program& program, const graph::Graph& graph,
+                             std::span<const int32_t> failed) {
+  OpaqueNodes out;
+  for (const schedule::Step& step : program.steps) {
+    const auto* launch = std::get_if<schedule::LaunchStep>(&step);
+    if (launch == nullptr || std::ranges::find(failed, launch->kernel) == failed.end()) continue;
+    const schedule::Kernel& kernel = program.kernels[static_cast<size_t>(launch->kernel)];
+    std::vector<int32_t> written;
+    std::unordered_set<int32_t> read;
+    for (size_t i = 0; i < launch->params.size(); ++i) {
+      if (kernel.params[i].written) written.push_back(launch->params[i].buffer);
+      else read.insert(launch->params[i].buffer);
+    }
+    out.merge(nodes_behind(*program.loops, graph, std::move(written), read));
+  }
+  return out;
+}
+
+// One attempt: nodes of `through_aten` get no kernel. Where kernels fail, their nodes are added to it.
 Result<Machine> make_machine_code(const graph::Graph& graph, const schedule::ScheduleOptions& options, PhaseReport& report,
-                                  std::vector<std::string>& opaque, PhaseClock& clock) {
-  TRY(loop::LoopProgram lowered, loop::lower(graph));
+                                  std::vector<std::string>& opaque, PhaseClock& clock, OpaqueNodes& through_aten) {
+  TRY(loop::LoopProgram lowered, loop::lower(graph, through_aten));
   auto loops = std::make_shared<loop::LoopProgram>(std::move(lowered));
   loop::choose_layouts(*loops);
   clock.done("lower");
@@ -117,7 +170,13 @@ Result<Machine> make_machine_code(const graph::Graph& graph, const schedule::Sch
   report.calls = static_cast<int64_t>(loops->calls.size());
 
   const schedule::Target target = schedule::cpu_target(at::get_num_threads());
-  TRY(schedule::Program program, schedule::schedule(loops, target, options));
+  schedule::Program program;
+  try {
+    TRY(program, schedule::schedule(loops, target, options));
+  } catch (const schedule::KernelFailure& failure) {
+    through_aten.merge(nodes_behind(*loops, graph, failure.buffers, {}));
+    return Unsupported{failure.what(), ""};
+  }
   clock.done("schedule");
   if (log_enabled(Topic::kSchedule)) log_text(Topic::kSchedule, "program", program.decisions + schedule::print(program));
   report.kernels = static_cast<int64_t>(program.kernels.size());
@@ -140,12 +199,28 @@ Result<Machine> make_machine_code(const graph::Graph& graph, const schedule::Sch
   }
   clock.done("codegen");
   jit::CompileReport compiled;
-  TRY(std::vector<jit::LoadedKernel> kernels, jit::compile(sources, emit, target, &compiled));
+  auto kernels = jit::compile(sources, emit, target, &compiled);
   clock.done("jit");
+  if (!kernels.ok()) {
+    through_aten.merge(nodes_of_kernels(program, graph, compiled.failed));
+    return kernels.why();
+  }
   report.note = "kernels: " + std::to_string(compiled.compiled) + " compiled, " +
                 std::to_string(compiled.cache_hits_memory) + " from memory, " +
                 std::to_string(compiled.cache_hits_disk) + " from disk";
-  return Machine{std::move(program), std::move(kernels)};
+  return Machine{std::move(program), *std::move(kernels)};
+}
+
+// Nodes whose kernels fail run through ATen; the rest is compiled all the same.
+Result<Machine> make_machine_code(const graph::Graph& graph, const schedule::ScheduleOptions& options, PhaseReport& report,
+                                  std::vector<std::string>& opaque, PhaseClock& clock) {
+  OpaqueNodes through_aten;
+  for (;;) {
+    const size_t before = through_aten.size();
+    Result<Machine> made = make_machine_code(graph, options, report, opaque, clock, through_aten);
+    if (made.ok() || through_aten.size() == before) return made;
+    warn_once("a part of a graph runs through ATen, since no kernel could be made for it: " + made.why().reason);
+  }
 }
 
 // One compilation: its options, and what it reports.
@@ -159,6 +234,7 @@ struct Compilation {
   bool trains = false;                    // parts of a training step: what they hold counts against eager's peak
 
   bool makes_kernels() const { return backend == "braze"; }
+  bool optimizes() const { return makes_kernels() || backend == "aot_eager"; }
   schedule::ScheduleOptions schedule_options() const {
     return {.fusion = options.fusion, .horizontal = options.fusion, .block_bytes = trains ? int64_t{runtime::kLargeBlock} : 0};
   }
@@ -193,12 +269,13 @@ std::shared_ptr<runtime::GraphProgram> make_program(const graph::Graph& graph,
 
 std::shared_ptr<Executable> compile_inference(std::shared_ptr<graph::Graph> graph, const trace::GraphContext& context,
                                               Compilation& compilation) {
-  if (!compilation.makes_kernels()) return runtime::make_graph_executor(std::move(graph), context);
+  if (!compilation.optimizes()) return runtime::make_graph_executor(std::move(graph), context);
   const std::shared_ptr<graph::Graph> original = graph::clone(*graph);
   {
     runtime::GilRelease without_gil(true);
     optimize(*graph, compilation.options, compilation.clock);
   }
+  if (!compilation.makes_kernels()) return runtime::make_graph_executor(std::move(graph), context);
   return make_program(*graph, original, context, compilation);
 }
 
@@ -261,7 +338,7 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
   partition::Partitioned parts;
   {
     runtime::GilRelease without_gil(true);
-    if (compilation.makes_kernels()) optimize(*graph, compilation.options, compilation.clock);
+    if (compilation.optimizes()) optimize(*graph, compilation.options, compilation.clock);
     TRY(parts, partition::partition(*graph, context.joint->n_forward,
                                        {.activation_memory_budget = compilation.options.activation_memory_budget}));
     compilation.clock.done("partition");
@@ -303,7 +380,11 @@ Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> 
     }
   }
   std::shared_ptr<Executable> executable;
-  if (context.joint && !context.joint->tangents.empty()) {
+  const bool training = context.joint && !context.joint->tangents.empty();
+  if (std::ranges::find(backends(), context.backend) == backends().end()) {
+    if (training) return Unsupported{"training through backend " + context.backend, ""};
+    TRY(executable, compile_in_python(*graph, context));
+  } else if (training) {
     TRY(executable, compile_training(std::move(graph), context, compilation));
   } else {
     executable = compile_inference(std::move(graph), context, compilation);

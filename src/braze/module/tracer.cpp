@@ -6,6 +6,7 @@
 
 #include "braze/capture/guard_object.h"
 #include "braze/capture/natives.h"
+#include "braze/jit/jit.h"
 #include "braze/module/errors.h"
 #include "braze/trace/compiler.h"
 
@@ -18,6 +19,7 @@ std::atomic<bool> started = false, starting = false;
 // Tables that are built by importing modules let other threads in. Built here, under a lock that is waited for without
 // the GIL, and not where one thread would wait for them with it.
 void build_tables() {
+  jit::preload();   // the compiler's library is opened meanwhile
   trace::register_tracer();
   capture::find_native(Py_None);
   capture::object::versions_work();

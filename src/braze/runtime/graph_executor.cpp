@@ -83,7 +83,11 @@ class GraphExecutor final : public GraphProgram {
 
   void take_outputs(const std::vector<at::Tensor>& values, std::vector<at::Tensor>& outputs) const {
     outputs.clear();
-    for (int32_t v : output_values_) outputs.push_back(v < 0 ? at::Tensor() : values[static_cast<size_t>(v)]);
+    // A lazily conjugated value is returned as what it shows.
+    for (int32_t v : output_values_) {
+      const at::Tensor value = v < 0 ? at::Tensor() : values[static_cast<size_t>(v)];
+      outputs.push_back(value.defined() ? value.resolve_conj().resolve_neg() : value);
+    }
   }
 
   int size_slot(graph::Expr e) const { return alias_slots_.at(e); }

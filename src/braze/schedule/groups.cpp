@@ -39,6 +39,7 @@ class Unifier {
 
   // Null if it worked; else why not.
   const char* run() {
+    if (reads_index_at_computed_place()) return "a body with an index, read at a computed place";
     if (const char* reason = bind()) return reason;
     for (int round = 0;; ++round) {
       if (round > 8) return "rows of different shapes";
@@ -75,6 +76,15 @@ class Unifier {
       }
     }
     return nullptr;
+  }
+
+  // In the reader's kernel an index value of the producer's would be an expression of what is computed there.
+  bool reads_index_at_computed_place() const {
+    if (std::ranges::none_of(a_.members, [&](const Member& m) { return work_.at(m.buffer).has_index; })) return false;
+    for (const Member& consumer : b_.members)
+      for (const Read& read : work_.statement(consumer.buffer).reads)
+        if (!read.load->bindings.empty() && (a_.find(read.buffer) != nullptr || b_.find(read.buffer) != nullptr)) return true;
+    return false;
   }
 
   Bound* bound(Expr row) {

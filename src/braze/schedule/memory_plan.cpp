@@ -85,7 +85,7 @@ class Planner {
     const graph::Node* node = work_.loops->calls[static_cast<size_t>(step.call)].node;
     if (node == nullptr || step.results.size() != 1 || step.results[0] < 0 || !has_out_form(*node)) return;
     const Buffer& b = work_.buffer(step.results[0]);
-    if (!loop::is_row_major(b.sizes, b.strides)) return;
+    if (b.strides.size() != b.sizes.size() || !loop::is_row_major(b.sizes, b.strides)) return;
     step.into_planned = true;
     plan(step.results[0]).place = Place::Arena;
   }
@@ -222,7 +222,7 @@ class Planner {
   void place_in_arena() {
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       BufferPlan& p = program_.buffers[i];
-      if (first_[i] != kNever || p.place != Place::Arena)
+      if (p.strides.size() == p.sizes.size() && (first_[i] != kNever || p.place != Place::Arena))
         p.bytes = storage_elements(p.sizes, p.strides) * size_of(p.dtype);
       if (block_bytes_ > 0 && in_arena(i) && p.bytes.is_constant() && p.bytes.constant() >= block_bytes_) p.place = Place::Block;
     }

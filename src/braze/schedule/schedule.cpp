@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "braze/schedule/failure.h"
 #include "braze/schedule/memory_plan.h"
 #include "braze/schedule/print.h"
 #include "braze/schedule/shape.h"
@@ -27,7 +28,13 @@ class Scheduler {
       if (unit.call >= 0) {
         add_call(unit.call);
       } else {
-        add_group(unit.group);
+        try {
+          add_group(unit.group);
+        } catch (const InternalError& error) {
+          std::vector<int32_t> buffers;
+          for (const Member& m : unit.group.members) buffers.push_back(m.buffer);
+          throw KernelFailure(error.what(), std::move(buffers));
+        }
       }
     }
     for (const loop::OutputRef& output : work_.loops->outputs) program_.outputs.push_back(output.view);

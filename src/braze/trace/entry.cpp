@@ -14,6 +14,8 @@
 #include <ATen/ops/lt.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/one_hot.h>
+#include <ATen/ops/unsafe_split.h>
+#include <ATen/ops/unsafe_split_with_sizes.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
@@ -187,6 +189,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_kernel(
                                                  training, momentum, eps);
 }
 
+// The schemas of these hide that the results share their operand's memory, which split's tells.
+std::vector<at::Tensor> unsafe_split_kernel(DispatchKeySet keys, const at::Tensor& self, c10::SymInt split_size,
+                                            int64_t dim) {
+  if (current_recorder() != nullptr) return self.split_symint(split_size, dim);
+  return at::_ops::unsafe_split_Tensor::redispatch(keys & kAfterEntry, self, split_size, dim);
+}
+
+std::vector<at::Tensor> unsafe_split_with_sizes_kernel(DispatchKeySet keys, const at::Tensor& self,
+                                                       c10::SymIntArrayRef sizes, int64_t dim) {
+  if (current_recorder() != nullptr) return self.split_with_sizes_symint(sizes, dim);
+  return at::_ops::unsafe_split_with_sizes::redispatch(keys & kAfterEntry, self, sizes, dim);
+}
+
 // one_hot reads its operand's extremes on the host to check them; given the number of classes, checks in the graph do.
 at::Tensor one_hot_kernel(DispatchKeySet keys, const at::Tensor& self, int64_t num_classes) {
   if (current_recorder() == nullptr || num_classes <= 0 || self.scalar_type() != c10::kLong || self.sym_numel() == 0)
@@ -248,6 +263,8 @@ void register_kernels() {
   register_mutable_kernels(entry);
   entry.impl("native_batch_norm", TORCH_FN(batch_norm_kernel));
   entry.impl("one_hot", TORCH_FN(one_hot_kernel));
+  entry.impl("unsafe_split.Tensor", TORCH_FN(unsafe_split_kernel));
+  entry.impl("unsafe_split_with_sizes", TORCH_FN(unsafe_split_with_sizes_kernel));
   for (const char* name : {"batch_norm", "instance_norm", "_batch_norm_impl_index"})
     entry.impl(name, torch::CppFunction::makeFromBoxedFunction<&composite_kernel>());
   for (const char* name : {"cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats"})

@@ -7,11 +7,13 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <span>
 
 #include "braze/graph/type_rules.h"
 #include "braze/support/check.h"
 #include "braze/trace/abort.h"
+#include "braze/trace/probe.h"
 #include "braze/trace/python_number.h"
 #include "braze/trace/recorder.h"
 #include "braze/trace/torch_types.h"
@@ -30,6 +32,7 @@ struct Recorder::Operands {
   int traced = 0, real = 0, numbers = 0, meta = 0;
   bool unknown_real = false;                // a real tensor that is not of this trace
   bool symbolic_number = false;
+  const TracedImpl* lazy = nullptr;         // the first lazily conjugated or negated one
   c10::Device device = c10::kCPU;
   bool has_device = false;
   bool device_from_scalar = false;          // only a 0-dim CPU tensor so far, which goes with any device
@@ -101,10 +104,46 @@ void decompose(const OperatorHandle& op, c10::Device device, Stack* stack) {
     });
 }
 
+// Another element type shows the memory of a lazily conjugated view as it is; eager refuses most of these.
+void refuse_reinterpretation(const OperatorInfo& info, const TracedImpl& lazy,
+                             const std::vector<graph::TensorType>& results) {
+  for (const graph::TensorType& result : results)
+    if (info.is_view && result.dtype != lazy.value()->type.dtype)
+      unsupported(info.op->name + " of a lazily conjugated or negated tensor");
+}
+
+// What only the call knows: such a value is for calls and for the caller.
+void forget_sizes(graph::TensorType& type) {
+  constexpr int64_t kDataDependent = -1;
+  type.is_strided = false;
+  type.sizes.assign(type.sizes.size(), kDataDependent);
+  type.strides.clear();
+  type.offset = 0;
+}
+
 bool is_mask(const IValue& index) {
   if (!index.isTensor() || !index.toTensor().defined()) return false;
   const c10::ScalarType type = index.toTensor().scalar_type();
   return type == c10::kBool || type == c10::kByte;
+}
+
+bool has_dynamic_sizes(const OperatorInfo& info, at::ArrayRef<IValue> arguments) {
+  switch (info.treatment) {
+    case Treatment::DynamicSizes: return true;
+    case Treatment::DynamicIfNone: return arguments.back().isNone();
+    case Treatment::DynamicIfMask: {
+      if (!arguments[1].isList()) return false;
+      const auto indices = arguments[1].toListRef();
+      return std::any_of(indices.begin(), indices.end(), is_mask);
+    }
+    case Treatment::Record:
+    case Treatment::Lift:
+    case Treatment::Item:
+    case Treatment::ReadsData:
+    case Treatment::Mutable:
+    case Treatment::Composite: return false;
+  }
+  return false;
 }
 
 }  // namespace
@@ -129,6 +168,9 @@ Recorder::Operands Recorder::look(const OperatorHandle& op, const OperatorInfo& 
   const auto look_at = [&](const at::Tensor& t) {
     if (const TracedImpl* impl = ::braze::trace::traced(t)) {
       if (impl->trace() != id_) unsupported("a tensor of another trace is used");
+      if (!impl->value()->type.is_strided)
+        unsupported(info.op->name + " is given a tensor whose sizes depend on data");
+      if (t.is_conj() || t.is_neg()) seen.lazy = seen.lazy ? seen.lazy : impl;
       ++seen.traced;
     } else if (at::functionalization::impl::isFunctionalTensor(t)) {
       unsupported("a functional tensor reached " + c10::toString(op.operator_name()));
@@ -189,28 +231,11 @@ bool Recorder::run_for_real(const OperatorHandle& op, const OperatorInfo& info, 
   return true;
 }
 
-void Recorder::refuse_data_reads(const OperatorHandle& op, const OperatorInfo& info,
-                                 at::ArrayRef<IValue> arguments) const {
-  const auto refuse = [&](const char* detail) {
-    unsupported(c10::toString(op.operator_name()) + " needs the data of a tensor" + detail);
-  };
-  switch (info.treatment) {
-    case Treatment::ReadsData: refuse(""); break;
-    case Treatment::ReadsDataIfMask:
-      if (arguments[1].isList())
-        for (const IValue& index : arguments[1].toListRef())
-          if (is_mask(index)) refuse(" (a mask as index)");
-      break;
-    case Treatment::ReadsDataIfNone:
-      if (arguments.back().isNone()) refuse(" (pass output_size)");
-      break;
-    case Treatment::Mutable: unsupported(info.op->name + " writes its arguments in a way that can't be undone"); break;
-    case Treatment::Conjugate: unsupported("lazily conjugated or negated tensors"); break;
-    case Treatment::Record:
-    case Treatment::Lift:
-    case Treatment::Item:
-    case Treatment::Composite: break;
-  }
+void Recorder::refuse_data_reads(const OperatorHandle& op, const OperatorInfo& info) const {
+  if (info.treatment == Treatment::ReadsData)
+    unsupported(c10::toString(op.operator_name()) + " needs the data of a tensor");
+  if (info.treatment == Treatment::Mutable)
+    unsupported(info.op->name + " writes its arguments in a way that can't be undone");
 }
 
 void Recorder::check_uninitialized(const OperatorInfo& info) const {
@@ -253,12 +278,12 @@ void Recorder::record(const OperatorHandle& op, Stack* stack) {
     case Treatment::Composite: decompose(op, operands.device, stack); return;
     case Treatment::Record:
     case Treatment::ReadsData:
-    case Treatment::ReadsDataIfMask:
-    case Treatment::ReadsDataIfNone:
-    case Treatment::Mutable:
-    case Treatment::Conjugate: break;
+    case Treatment::DynamicSizes:
+    case Treatment::DynamicIfMask:
+    case Treatment::DynamicIfNone:
+    case Treatment::Mutable: break;
   }
-  refuse_data_reads(op, info, arguments);
+  refuse_data_reads(op, info);
   check_uninitialized(info);
   check_as_strided(info);
   append(op, info, operands, stack);
@@ -304,6 +329,17 @@ void Recorder::state_dtype(const OperatorInfo& info, std::vector<graph::Argument
   if (!plain.ok() || *plain != types) unsupported("the type of " + info.op->name + " depends on the default dtype");
 }
 
+at::Tensor Recorder::result_tensor(graph::Value* value, const OperatorInfo& info, const Operands& operands) {
+  if (!value->type.defined) return {};
+  at::Tensor made = tensor_for(value);
+  if (!info.is_view) return made;
+  const bool conjugate = (operands.lazy != nullptr && operands.lazy->is_conj()) != info.flips_conjugate;
+  const bool negative = (operands.lazy != nullptr && operands.lazy->is_neg()) != info.flips_negative;
+  if (conjugate) made.unsafeGetTensorImpl()->_set_conj(true);
+  if (negative) made.unsafeGetTensorImpl()->_set_neg(true);
+  return made;
+}
+
 void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operands& operands, Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const size_t n = info.arguments.size();
@@ -311,25 +347,27 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
   std::vector<graph::Argument> converted;
   converted.reserve(n);
   for (size_t i = 0; i < n; ++i) converted.push_back(argument(arguments[i], info.arguments[i]));
+  const bool dynamic = has_dynamic_sizes(info, arguments);
+  if (dynamic && !can_probe(op)) unsupported(c10::toString(op.operator_name()) + " needs the data of a tensor");
 
-  if (info.has_rule && returns_tensors_only(schema)) {
+  if (info.has_rule && !dynamic && returns_tensors_only(schema)) {
     const graph::TypeContext context{env_.get(), from_torch(c10::get_default_dtype_as_scalartype())};
     Result<std::vector<graph::TensorType>> types = graph::infer_types(info.op, converted, context);
     if (types.ok()) {
       count_native_rule();
+      if (operands.lazy != nullptr) refuse_reinterpretation(info, *operands.lazy, *types);
       if (context.default_dtype != DType::F32) state_dtype(info, converted, *types);
       const graph::Node* node = add_node(info, std::move(converted), std::move(*types));
       std::vector<at::Tensor> results;
       results.reserve(node->results.size());
-      for (graph::Value* value : node->results)
-        results.push_back(value->type.defined ? tensor_for(value) : at::Tensor());
+      for (graph::Value* value : node->results) results.push_back(result_tensor(value, info, operands));
       torch::jit::drop(*stack, n);
       push_results(schema, std::move(results), stack);
       return;
     }
   }
 
-  Stack results = run_meta(op, info, arguments);
+  Stack results = dynamic ? run_probe(op, info, arguments, true) : run_meta(op, info, arguments);
   std::vector<graph::TensorType> types;
   std::vector<bool> mask;
   if (info.has_output_mask)
@@ -342,7 +380,9 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
       unsupported(info.op->name + " makes a tensor that is not strided");
     types.push_back(defined ? type_of(meta, operands.device) : graph::TensorType{});
     types.back().defined = defined;
-    if (defined && (meta.is_conj() || meta.is_neg())) unsupported("lazily conjugated or negated tensors");
+    if (defined && dynamic) forget_sizes(types.back());
+    if (defined && (meta.is_conj() || meta.is_neg()) && !info.is_view)
+      unsupported(info.op->name + " makes a lazily conjugated or negated tensor");
   };
   for (size_t i = 0; i < results.size(); ++i) {
     const IValue& value = results[i];
@@ -357,13 +397,11 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
     types.back() = {};
     types.back().defined = false;
   }
+  if (operands.lazy != nullptr) refuse_reinterpretation(info, *operands.lazy, types);
   const graph::Node* node = add_node(info, std::move(converted), std::move(types));
   torch::jit::drop(*stack, n);
   size_t next = 0;
-  const auto take = [&] {
-    graph::Value* value = node->results[next++];
-    return value->type.defined ? tensor_for(value) : at::Tensor();
-  };
+  const auto take = [&] { return result_tensor(node->results[next++], info, operands); };
   for (size_t i = 0; i < results.size(); ++i) {
     const IValue& value = results[i];
     if (value.isTensorList()) {

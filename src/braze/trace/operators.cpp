@@ -58,9 +58,8 @@ ArgumentKind argument_kind(const c10::Type& type) {
 // Operators that read their operands' contents on the host but carry no tag that says so.
 const std::unordered_set<std::string_view>& untagged_readers() {
   static const std::unordered_set<std::string_view> names = {
-      "aten::_pack_padded_sequence", "aten::equal", "aten::nonzero", "aten::_unique2", "aten::unique_consecutive",
-      "aten::unique_dim", "aten::_unique", "aten::masked_select", "aten::allclose", "aten::bincount",
-      "aten::is_nonzero", "aten::_nested_tensor_from_mask"};
+      "aten::_pack_padded_sequence", "aten::equal", "aten::allclose", "aten::is_nonzero",
+      "aten::_nested_tensor_from_mask", "aten::_padded_dense_to_jagged_forward"};
   return names;
 }
 
@@ -79,19 +78,20 @@ Treatment treatment_of(const c10::OperatorHandle& op) {
   const std::string& name = schema.name();
   if (name == "aten::lift_fresh" || name == "aten::lift" || name == "aten::lift_fresh_copy") return Treatment::Lift;
   if (name == "aten::_local_scalar_dense" || name == "aten::is_nonzero") return Treatment::Item;
-  if (name == "aten::_conj" || name == "aten::_neg_view") return Treatment::Conjugate;
   if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
       !op.hasKernelForDispatchKey(DispatchKey::CPU) && !op.hasKernelForDispatchKey(DispatchKey::Meta))
     return Treatment::Composite;
   if (untagged_readers().contains(name) || reads_tensor_scalars(schema) || has_tensor_indices(schema))
     return Treatment::ReadsData;
-  if (name == "aten::index" || name == "aten::_unsafe_index") return Treatment::ReadsDataIfMask;
-  if (name == "aten::repeat_interleave") return Treatment::ReadsDataIfNone;
-  if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape))
-    return Treatment::ReadsData;
+  if (name == "aten::index" || name == "aten::_unsafe_index") return Treatment::DynamicIfMask;
+  if (name == "aten::repeat_interleave") return Treatment::DynamicIfNone;
+  if (op.hasTag(at::Tag::data_dependent_output)) return Treatment::ReadsData;
+  if (op.hasTag(at::Tag::dynamic_output_shape)) return Treatment::DynamicSizes;
   if (schema.is_mutable()) return Treatment::Mutable;
   return Treatment::Record;
 }
+
+bool changes_values(const std::string& name) { return name == "aten::_conj" || name == "aten::_neg_view"; }
 
 // What an operator without a row in ops.def is known by: its schema and its tags.
 uint32_t flags_of(const c10::OperatorHandle& op) {
@@ -105,6 +105,8 @@ uint32_t flags_of(const c10::OperatorHandle& op) {
   if (!has_tensor) flags |= graph::kFactory;
   if (op.hasTag(at::Tag::nondeterministic_seeded)) flags |= graph::kRandom;
   if (schema.returns().empty()) flags |= graph::kSideEffect;
+  // A lazily conjugated or negated view shows other values than its operand: for the graph it is an operator like any.
+  if (changes_values(schema.name())) return flags;
   for (const c10::Argument& result : schema.returns())
     if (result.alias_info() != nullptr && !result.alias_info()->isWrite()) flags |= graph::kView;
   return flags;
@@ -129,6 +131,9 @@ std::unique_ptr<OperatorInfo> describe(const c10::OperatorHandle& op) {
   info->uninitialized = name == "aten::empty" || name == "aten::empty_like" || name == "aten::empty_strided" ||
                         name == "aten::new_empty" || name == "aten::new_empty_strided" ||
                         name == "aten::empty_permuted";
+  info->is_view = (info->op->flags & graph::kView) != 0 || changes_values(name);
+  info->flips_conjugate = name == "aten::_conj";
+  info->flips_negative = name == "aten::_neg_view";
   info->has_train_workspace = name == "aten::mkldnn_rnn_layer";
   info->as_strided = name == "aten::as_strided" || name == "aten::as_strided_scatter" || name == "aten::as_strided_copy";
   return info;

@@ -22,16 +22,16 @@ enum class Treatment : uint8_t {
   Record,           // becomes a node
   Lift,             // lift_fresh: the operand itself
   Item,             // reads one element: the contents of constants, else unsupported
-  ReadsData,        // sizes or values depend on data
-  ReadsDataIfMask,  // index: only when an index is a mask
-  ReadsDataIfNone,  // repeat_interleave: only when its last argument is missing
+  ReadsData,        // values on the host, or how many results there are, depend on data
+  DynamicSizes,     // the sizes of the results depend on data
+  DynamicIfMask,    // index: only when an index is a mask
+  DynamicIfNone,    // repeat_interleave: only when its last argument is missing
   Mutable,          // functionalization should have removed it
   Composite,        // decompose by libtorch's composite kernel
-  Conjugate,        // lazily conjugated or negated views have no form in the graph
 };
 
 // Where a result's type comes from when the native rule does not answer.
-enum class MetaTier : uint8_t { Unknown, Structured, Cpp, Python, None };
+enum class MetaTier : uint8_t { Unknown, Structured, Cpp, Python, Probe, None };
 
 struct OperatorInfo {
   const graph::Op* op = nullptr;
@@ -42,6 +42,9 @@ struct OperatorInfo {
   bool has_train_workspace = false;       // the last result is undefined unless the last argument is true
   bool uninitialized = false;             // empty, empty_like, ...: contents unspecified
   bool as_strided = false;                // addresses the operand's storage
+  bool is_view = false;                   // each result shares its operand's memory
+  bool flips_conjugate = false;           // _conj
+  bool flips_negative = false;            // _neg_view
   const c10::KernelFunction* structured = nullptr;
   std::vector<ArgumentKind> arguments;
   int32_t device_argument = -1;

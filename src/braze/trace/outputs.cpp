@@ -40,6 +40,7 @@ bool is_plain(const graph::TensorType& type) { return graph::is_contiguous(type)
 
 // Every element once and no gaps: can be allocated by itself with these strides.
 bool is_dense(const graph::TensorType& type, sym::ShapeEnv& env) {
+  if (!type.is_strided) return false;
   std::vector<size_t> order(type.sizes.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
   std::stable_sort(order.begin(), order.end(),
@@ -247,11 +248,13 @@ void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs&
   c10::StorageImpl* storage = storage_of(tensor);
   const auto owner = outputs.owners.find(storage);
   const bool owns = owner != outputs.owners.end() && owner->second == static_cast<int32_t>(output);
-  if (owns || (outputs.uses[storage] == 1 && is_dense(value->type, *recorder_.env()))) {
+  const bool dynamic = !value->type.is_strided;
+  if (owns || (outputs.uses[storage] == 1 && (dynamic || is_dense(value->type, *recorder_.env())))) {
     g.outputs.push_back(returnable(value));
     if (tensor.requires_grad()) outputs.tracked[output] = tensor;
     return;
   }
+  if (dynamic) unsupported("outputs that share memory whose size depends on data");
   // It shares memory with another output, or shows only a part of its memory: a view of another output or of a base
   // that is returned too.
   TracedImpl* base = traced(static_cast<FunctionalStorageImpl*>(storage)->base());
@@ -321,6 +324,7 @@ void Session::add_output(const at::Tensor& tensor, Outputs& outputs) {
     g.outputs.push_back(g.outputs[static_cast<size_t>(seen->second)]);
     return;
   }
+  if (tensor.is_conj() || tensor.is_neg()) unsupported("a lazily conjugated or negated result");
   if (const auto input = outputs.input_storages.find(storage_of(tensor)); input != outputs.input_storages.end())
     add_view_of_input(output, tensor, input->second, outputs);
   else

@@ -161,7 +161,9 @@ graph::Argument Recorder::argument(const c10::IValue& value, ArgumentKind kind) 
     case ArgumentKind::ScalarList:
     case ArgumentKind::StringList: return value.isList() ? list(value) : number(value);
     case ArgumentKind::String: return std::string(value.toStringRef());
-    case ArgumentKind::DType: return from_torch(static_cast<c10::ScalarType>(value.toInt()));
+    case ArgumentKind::DType:
+      if (c10::isQIntType(static_cast<c10::ScalarType>(value.toInt()))) unsupported("a quantized tensor");
+      return from_torch(static_cast<c10::ScalarType>(value.toInt()));
     case ArgumentKind::Layout: return graph::Layout{static_cast<int8_t>(value.toInt())};
     case ArgumentKind::MemoryFormat: return graph::MemoryFormat{static_cast<int8_t>(value.toInt())};
     case ArgumentKind::Device: return from_torch(value.toDevice());

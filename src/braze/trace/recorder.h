@@ -85,12 +85,13 @@ class Recorder {
   Operands look(const c10::OperatorHandle& op, const OperatorInfo& info, at::ArrayRef<c10::IValue> arguments) const;
   bool run_for_real(const c10::OperatorHandle& op, const OperatorInfo& info, const Operands& operands,
                     torch::jit::Stack* stack);
-  void refuse_data_reads(const c10::OperatorHandle& op, const OperatorInfo& info,
-                         at::ArrayRef<c10::IValue> arguments) const;
+  void refuse_data_reads(const c10::OperatorHandle& op, const OperatorInfo& info) const;
   void check_uninitialized(const OperatorInfo& info) const;
   void check_as_strided(const OperatorInfo& info);
   void read_item(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void append(const c10::OperatorHandle& op, OperatorInfo& info, const Operands& operands, torch::jit::Stack* stack);
+  // With the bits of lazy conjugation and negation that the result has in eager.
+  at::Tensor result_tensor(graph::Value* value, const OperatorInfo& info, const Operands& operands);
   void state_dtype(const OperatorInfo& info, std::vector<graph::Argument>& arguments,
                    const std::vector<graph::TensorType>& types) const;
   graph::Node* add_node(const OperatorInfo& info, std::vector<graph::Argument> arguments,

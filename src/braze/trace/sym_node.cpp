@@ -223,7 +223,69 @@ class ExprNode final : public c10::SymNodeImpl {
   EnvPtr env_;
 };
 
+class UnknownNode final : public c10::SymNodeImpl {
+ public:
+  explicit UnknownNode(bool is_bool) : is_bool_(is_bool) {}
+
+  bool is_int() override { return !is_bool_; }
+  bool is_bool() override { return is_bool_; }
+  bool is_float() override { return false; }
+  bool is_nested_int() const override { return false; }
+  bool has_hint() override { return false; }
+  bool is_constant() override { return false; }
+  bool is_symbolic() override { return true; }
+  std::string str() override { return "?"; }
+  std::string _graph_repr() override { return "?"; }
+  std::optional<int64_t> constant_int() override { return std::nullopt; }
+  std::optional<int64_t> maybe_as_int() override { return std::nullopt; }
+  std::optional<bool> constant_bool() override { return std::nullopt; }
+
+  SymNode clone() override { return make(is_bool_); }
+  SymNode wrap_int(int64_t) override { return make(false); }
+  SymNode wrap_bool(bool) override { return make(true); }
+  SymNode add(const SymNode&) override { return make(false); }
+  SymNode sub(const SymNode&) override { return make(false); }
+  SymNode mul(const SymNode&) override { return make(false); }
+  SymNode sym_min(const SymNode&) override { return make(false); }
+  SymNode sym_max(const SymNode&) override { return make(false); }
+  SymNode neg() override { return make(false); }
+  SymNode eq(const SymNode&) override { return make(true); }
+  SymNode ne(const SymNode&) override { return make(true); }
+  SymNode lt(const SymNode&) override { return make(true); }
+  SymNode le(const SymNode&) override { return make(true); }
+  SymNode gt(const SymNode&) override { return make(true); }
+  SymNode ge(const SymNode&) override { return make(true); }
+  SymNode sym_and(const SymNode&) override { return make(true); }
+  SymNode sym_or(const SymNode&) override { return make(true); }
+  SymNode sym_not() override { return make(true); }
+
+  int64_t guard_int(const char*, int64_t) override { refuse(); }
+  int64_t int_() override { refuse(); }
+  bool guard_bool(const char*, int64_t) override { refuse(); }
+  bool bool_() override { refuse(); }
+  bool guard_size_oblivious(const char*, int64_t) override { refuse(); }
+  bool expect_true(const char*, int64_t) override { refuse(); }
+  bool guard_or_false(const char*, int64_t) override { return false; }
+  bool guard_or_true(const char*, int64_t) override { return true; }
+  bool statically_known_true(const char*, int64_t) override { return false; }
+
+  SymNode is_contiguous(at::ArrayRef<SymNode>, at::ArrayRef<SymNode>) override { return make(true); }
+  SymNode is_channels_last_contiguous_2d(at::ArrayRef<SymNode>, at::ArrayRef<SymNode>) override { return make(true); }
+  SymNode is_channels_last_contiguous_3d(at::ArrayRef<SymNode>, at::ArrayRef<SymNode>) override { return make(true); }
+  SymNode is_channels_last_strides_2d(at::ArrayRef<SymNode>, at::ArrayRef<SymNode>) override { return make(true); }
+  SymNode is_channels_last_strides_3d(at::ArrayRef<SymNode>, at::ArrayRef<SymNode>) override { return make(true); }
+  SymNode is_non_overlapping_and_dense(at::ArrayRef<SymNode>, at::ArrayRef<SymNode>) override { return make(true); }
+
+ private:
+  static SymNode make(bool is_bool) { return c10::make_intrusive<UnknownNode>(is_bool); }
+  [[noreturn]] static void refuse() { unsupported("the program asks for a size that depends on data"); }
+
+  bool is_bool_;
+};
+
 }  // namespace
+
+c10::SymInt unknown_size() { return c10::SymInt(static_cast<SymNode>(c10::make_intrusive<UnknownNode>(false))); }
 
 c10::SymInt to_symint(Expr e, const EnvPtr& env) {
   e = env->simplify(e);

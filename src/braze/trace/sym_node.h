@@ -13,6 +13,8 @@ namespace braze::trace {
 using EnvPtr = std::shared_ptr<sym::ShapeEnv>;
 
 c10::SymInt to_symint(sym::Expr e, const EnvPtr& env);
+// A size that depends on data: arithmetic gives another such size, and questions throw Abort.
+c10::SymInt unknown_size();
 // Throws Abort for a SymInt of another owner.
 sym::Expr to_expr(const c10::SymInt& value);
 

@@ -38,14 +38,21 @@ inline void disable_functionalization_reference() {
   setenv("TORCH_DISABLE_FUNCTIONALIZATION_META_REFERENCE", "1", /*overwrite=*/0);
 }
 
-// Whether the kernel that the dispatcher would run for `key` was registered from Python. The dispatcher keeps the place
-// of registration only as text.
-inline bool has_python_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+// What the dispatcher would run for `key`: the place of registration, kept only as text, and its kind; "" is nothing.
+inline std::string kernel_text(const c10::OperatorHandle& op, c10::DispatchKey key) {
   const std::string table = op.dumpComputedTable();
   const std::string label = std::string("\n") + c10::toString(key) + ": ";
   const size_t begin = table.find(label);
-  if (begin == std::string::npos) return false;
-  const std::string line = table.substr(begin, table.find('\n', begin + 1) - begin);
+  return begin == std::string::npos ? "" : table.substr(begin, table.find('\n', begin + 1) - begin);
+}
+
+// Whether the operator has a kernel for `key` beside the backend's fallback (that of Meta only refuses).
+inline bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return op.hasComputedKernelForDispatchKey(key) && kernel_text(op, key).find("[backend fallback]") == std::string::npos;
+}
+
+inline bool has_python_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  const std::string line = kernel_text(op, key);
   return line.find(".py:") != std::string::npos || line.find("/dev/null") != std::string::npos;
 }
 

@@ -30,6 +30,11 @@ TracedImpl::TracedImpl(graph::Value* value, uint64_t trace, const EnvPtr& env)
       value_(value),
       trace_(trace) {
   const graph::TensorType& type = value->type;
+  if (!type.is_strided) {
+    const c10::SmallVector<c10::SymInt, 6> unknown(type.sizes.size(), unknown_size());
+    set_sizes_and_strides(c10::SymIntArrayRef(unknown), c10::SymIntArrayRef(unknown), c10::SymInt(0));
+    return;
+  }
   if (is_static(type.sizes) && is_static(type.strides) && type.offset.is_constant()) {
     set_sizes_and_strides(integers(type.sizes), integers(type.strides), type.offset.constant());
     return;

@@ -10,6 +10,7 @@
 
 #include "braze/trace/abort.h"
 #include "braze/trace/compiler.h"
+#include "braze/trace/probe.h"
 #include "braze/trace/structured.h"
 #include "braze/trace/torch_types.h"
 
@@ -33,12 +34,6 @@ Counters& counters() {
 const DispatchKeySet kExcludedForMeta = c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                         c10::autocast_dispatch_keyset | kRecordingKeys |
                                         DispatchKeySet({DispatchKey::Python, DispatchKey::PythonTLSSnapshot});
-
-c10::SmallVector<int64_t, 6> specialized(c10::SymIntArrayRef values) {
-  c10::SmallVector<int64_t, 6> out;
-  for (const c10::SymInt& v : values) out.push_back(v.guard_int(__FILE__, __LINE__));
-  return out;
-}
 
 at::Tensor make_meta(at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset, c10::ScalarType dtype) {
   if (offset == 0) return at::Tensor(at::detail::empty_strided_meta(sizes, strides, dtype));
@@ -85,14 +80,7 @@ IValue meta_argument(const IValue& value, ArgumentKind kind) {
     }
     case ArgumentKind::Int:
     case ArgumentKind::Scalar:
-      return value.isSymInt() ? IValue(value.toSymInt().guard_int(__FILE__, __LINE__)) : value;
-    case ArgumentKind::IntList: {
-      if (!value.isList() || value.isIntList()) return value;
-      c10::List<int64_t> out;
-      for (const IValue& item : value.toListRef())
-        out.push_back(item.isSymInt() ? item.toSymInt().guard_int(__FILE__, __LINE__) : item.toInt());
-      return out;
-    }
+    case ArgumentKind::IntList: return specialized(value);
     case ArgumentKind::Device: return c10::Device(c10::kMeta);
     case ArgumentKind::Generator: return {};
     case ArgumentKind::Float:
@@ -110,10 +98,13 @@ IValue meta_argument(const IValue& value, ArgumentKind kind) {
   return value;
 }
 
+// Their type functions give other strides than the CPU kernels do.
+bool is_misdescribed(const std::string& name) { return name == "aten::_fft_r2c" || name == "aten::linalg_eig"; }
+
 MetaTier tier_of(const c10::OperatorHandle& op, OperatorInfo& info) {
   info.structured = structured_function(op);
   if (info.structured != nullptr) return MetaTier::Structured;
-  if (!op.hasComputedKernelForDispatchKey(DispatchKey::Meta)) return MetaTier::None;
+  if (!has_kernel(op, DispatchKey::Meta) || is_misdescribed(op.schema().name())) return can_probe(op) ? MetaTier::Probe : MetaTier::None;
   return has_python_kernel(op, DispatchKey::Meta) ? MetaTier::Python : MetaTier::Cpp;
 }
 
@@ -127,12 +118,30 @@ void count(MetaTier tier, const c10::OperatorHandle& op) {
       ++c.python_meta;
       ++c.python_ops[c10::toString(op.operator_name())];
       break;
+    case MetaTier::Probe:
     case MetaTier::Unknown:
     case MetaTier::None: break;
   }
 }
 
 }  // namespace
+
+ExcludeTracing::ExcludeTracing() : off_(kExcludedForMeta) {}
+
+c10::SmallVector<int64_t, 6> specialized(c10::SymIntArrayRef values) {
+  c10::SmallVector<int64_t, 6> out;
+  for (const c10::SymInt& v : values) out.push_back(v.guard_int(__FILE__, __LINE__));
+  return out;
+}
+
+IValue specialized(const IValue& value) {
+  if (value.isSymInt()) return value.toSymInt().guard_int(__FILE__, __LINE__);
+  if (!value.isList() || value.isIntList()) return value;
+  c10::List<int64_t> out;
+  for (const IValue& item : value.toListRef())
+    out.push_back(item.isSymInt() ? item.toSymInt().guard_int(__FILE__, __LINE__) : item.toInt());
+  return out;
+}
 
 void count_native_rule() {
   Counters& c = counters();
@@ -154,6 +163,11 @@ void reset_type_statistics() {
 }
 
 torch::jit::Stack run_meta(const c10::OperatorHandle& op, OperatorInfo& info, at::ArrayRef<IValue> arguments) {
+  if (info.tier == MetaTier::Unknown) info.tier = tier_of(op, info);
+  if (info.tier == MetaTier::None) unsupported("operator " + info.op->name + " has no rule for its result's type");
+  count(info.tier, op);
+  if (info.tier == MetaTier::Probe) return run_probe(op, info, arguments, /*dynamic=*/false);
+
   torch::jit::Stack stack;
   stack.reserve(arguments.size() + 2);
   for (size_t i = 0; i < arguments.size(); ++i) stack.push_back(meta_argument(arguments[i], info.arguments[i]));
@@ -163,10 +177,7 @@ torch::jit::Stack run_meta(const c10::OperatorHandle& op, OperatorInfo& info, at
   else if (info.device_argument >= 0 && arguments[static_cast<size_t>(info.device_argument)].isNone())
     stack[static_cast<size_t>(info.device_argument)] = IValue();
 
-  if (info.tier == MetaTier::Unknown) info.tier = tier_of(op, info);
-  if (info.tier == MetaTier::None) unsupported("operator " + info.op->name + " has no rule for its result's type");
-  count(info.tier, op);
-  const c10::impl::ExcludeDispatchKeyGuard below(kExcludedForMeta);
+  const ExcludeTracing off;
   try {
     if (info.tier == MetaTier::Structured)
       info.structured->callBoxed(op, DispatchKeySet(DispatchKey::Meta), &stack);
