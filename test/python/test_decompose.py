@@ -503,9 +503,80 @@ def rules():
     return re.findall(r'DECOMPOSE\("([^"]+)"', text)
 
 
+def loss_gradient(name, d, reduction, *tail, make=normal):
+    g = normal(4, 5, dtype=d) if reduction == 0 else normal(1, dtype=d)[0]
+    return getattr(aten, name).default, (g, make(4, 5, dtype=d) * 2, normal(4, 5, dtype=d), reduction, *tail), {}
+
+
+def binary_cross_entropy_gradient(d, reduction, weight):
+    g = normal(3, 4, dtype=d) if reduction == 0 else normal(1, dtype=d)[0]
+    x, y = torch.rand(3, 4).to(d), torch.rand(3, 4).to(d)
+    x[0, :2], y[0, :2] = torch.tensor([0.0, 1.0]), 0.5
+    arguments = (g, x, y, torch.rand(3, 4).to(d) if weight else None, reduction)
+    return aten.binary_cross_entropy_backward.default, arguments, {}
+
+
+for d in (torch.float32, torch.float64):
+    for r in (0, 1, 2):
+        for loss in ("smooth_l1_loss_backward", "huber_loss_backward"):
+            case(
+                f"aten.{loss}",
+                [
+                    lambda d=d, r=r, n=loss, m=m, beta=beta: loss_gradient(n, d, r, beta, make=m)
+                    for m in (normal, permuted)
+                    for beta in (1.0, 0.3)
+                ],
+            )
+        case(
+            "aten.binary_cross_entropy_backward",
+            [lambda d=d, r=r, w=w: binary_cross_entropy_gradient(d, r, w) for w in (True, False)],
+        )
+
+
+case(
+    "aten.native_dropout_backward",
+    [
+        lambda d=d, make=make: (
+            aten.native_dropout_backward.default,
+            (make(4, 6, dtype=d), torch.rand(4, 6) > 0.3, 1 / 0.7),
+            {},
+        )
+        for d in FLOATS
+        for make in (normal, permuted)
+    ],
+)
+
+
 def test_every_rule_has_a_case():
     aliases = {"aten._batch_norm_no_update"}
     assert set(rules()) - aliases == set(CASES)
+
+
+FOREACH = [
+    ("add.List", lambda a, b: (a, b), {"alpha": 0.5}),
+    ("mul.Scalar", lambda a, b: (a, 3), {}),
+    ("div.ScalarList", lambda a, b: (a, [2.0, 3.0]), {}),
+    ("mul.Tensor", lambda a, b: (a, torch.tensor(1.5)), {}),
+    ("maximum.List", lambda a, b: (a, b), {}),
+    ("pow.ScalarAndTensor", lambda a, b: (1.5, a), {}),
+    ("lerp.Scalar", lambda a, b: (a, b, 0.1), {}),
+    ("addcdiv.ScalarList", lambda a, b: (a, b, b, [0.5, 2.0]), {}),
+    ("norm.Scalar", lambda a, b: (a, 2), {}),
+    ("sqrt.default", lambda a, b: (a,), {}),
+]
+
+
+@pytest.mark.parametrize("name, arguments, kwargs", FOREACH, ids=[name for name, *_ in FOREACH])
+def test_ops_over_lists_become_ops_on_their_tensors(name, arguments, kwargs):
+    packet, overload = name.split(".")
+    op = getattr(getattr(aten, f"_foreach_{packet}"), overload)
+    a, b = [permuted(4, 5).abs(), normal(7).abs()], [normal(4, 5).abs(), normal(7).abs()]
+    text, inputs, expected = tensor_ir.graph_of_call(op, arguments(a, b), kwargs)
+    out = tensor_ir.optimize(text, "--passes=decompose", "--verify")
+    assert "_foreach" not in out
+    for actual, e in zip(tensor_ir.run_graph(out, inputs), expected, strict=True):
+        assert (actual.dtype, actual.stride()) == (e.dtype, e.stride())
+        torch.testing.assert_close(actual, e, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.skipif(not tensor_ir.BRAZE_OPT.exists(), reason="braze-opt is not built")

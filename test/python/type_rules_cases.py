@@ -1,6 +1,7 @@
 """Calls of ATen ops over layouts and dtypes, for test_type_rules.py. A case is (op, args, kwargs)."""
 
 import itertools
+import math
 import random
 
 import torch
@@ -162,6 +163,7 @@ def pointwise():
         for dtype in SOME:
             yield f"aten.{op}", (make((2, 3), dtype), make((2, 3), dtype)), {}
     for x, y in itertools.product(layouts((2, 3, 4)), layouts((2, 3, 4))):
+        yield "aten.native_dropout_backward", (x, y.bool(), 2.0), {}
         yield "aten.threshold_backward", (x, y, 0), {}
         yield "aten.hardtanh_backward", (x, y, -1, 1), {}
         yield "aten.leaky_relu_backward", (x, y, 0.1, False), {}
@@ -634,7 +636,8 @@ def derivatives():
             yield "aten.max_pool2d_with_indices_backward", (g, x, [2, 2], [], [0, 0], [1, 1], False, i), {}
             yield "aten.avg_pool2d_backward", (g, x, [2, 2], [2, 2], [0, 0], False, True, None), {}
             yield "aten._adaptive_avg_pool2d_backward", (g, x), {}
-            for op in ("upsample_nearest2d_backward", "upsample_bilinear2d_backward"):
+            for op in ("upsample_nearest2d_backward", "upsample_bilinear2d_backward",
+                       "_upsample_nearest_exact2d_backward"):
                 tail = () if "nearest" in op else (False,)
                 yield f"aten.{op}", (g, [4, 4], [2, 3, 8, 9], *tail), {}
     for x in layouts((2, 3, 4, 6, 8)):
@@ -643,9 +646,11 @@ def derivatives():
             yield "aten.max_pool3d_with_indices_backward", (g, x, [2] * 3, [2] * 3, [0] * 3, [1] * 3, False, i), {}
             yield "aten.avg_pool3d_backward", (g, x, [2] * 3, [2] * 3, [0] * 3, False, True, None), {}
             yield "aten._adaptive_avg_pool3d_backward", (g, x), {}
+            yield "aten._upsample_nearest_exact3d_backward", (g, [2, 3, 4], [2, 3, 4, 6, 8]), {}
             yield "aten.upsample_nearest3d_backward", (g, [2, 3, 4], [2, 3, 4, 6, 8]), {}
             yield "aten.upsample_trilinear3d_backward", (g, [2, 3, 4], [2, 3, 4, 6, 8], False), {}
     for g in layouts((2, 3, 6)):
+        yield "aten._upsample_nearest_exact1d_backward", (g, [6], [2, 3, 4]), {}
         yield "aten.upsample_nearest1d_backward", (g, [6], [2, 3, 4]), {}
         yield "aten.upsample_linear1d_backward", (g, [6], [2, 3, 4], False), {}
         for x in layouts((2, 3, 4)):
@@ -682,6 +687,45 @@ def derivatives():
         yield "aten.select_backward", (g, [3, 2, 4], 1, 1), {}
 
 
+def lists():
+    """Ops over lists of tensors, each of its own shape and layout."""
+    unary = ("abs", "exp", "neg", "sqrt", "rsqrt", "reciprocal", "sign", "sigmoid", "round", "log1p", "max", "clone")
+    for dtype in SOME:
+        for k, (a, b) in enumerate(zip(layouts((2, 3), dtype), layouts((2, 3, 4)), strict=False)):
+            for op in unary:
+                yield f"aten._foreach_{op}", ([a, b],), {}
+            other = [make((2, 3), SOME[k % len(SOME)]), make((4,))]
+            for op in ("add", "sub", "mul", "div", "maximum", "clamp_min", "pow"):
+                for number in (2, 0.5, True):
+                    yield f"aten._foreach_{op}.Scalar", ([a, b], number), {}
+                yield f"aten._foreach_{op}.ScalarList", ([a, b], [2, 0.5]), {}
+                yield f"aten._foreach_{op}.List", ([a, b], other), {}
+                yield f"aten._foreach_{op}.List", ([b, a], other), {}
+            for op in ("add", "mul", "div"):
+                yield f"aten._foreach_{op}.Tensor", ([a, b], make(())), {}
+            for op in ("addcmul", "addcdiv"):
+                yield f"aten._foreach_{op}.Scalar", ([b, a], [b, a], [b + 1, a]), {"value": 0.5}
+                yield f"aten._foreach_{op}.ScalarList", ([b, a], [b, a], [b + 1, a], [0.5, 2]), {}
+            yield "aten._foreach_lerp.Scalar", ([b, b], [b, b + 1], 0.5), {}
+            yield "aten._foreach_lerp.List", ([b, b], [b, b + 1], [b, make((4,))]), {}
+            yield "aten._foreach_pow.ScalarAndTensor", (2.0, [a, b]), {}
+            yield "aten._foreach_norm.Scalar", ([a, b], 2), {}
+            yield "aten._foreach_norm.Scalar", ([b, b], math.inf, torch.float64), {}
+            yield "aten._foreach_copy", ([a, b], other), {}
+    yield "aten._foreach_add.List", ([make((2,)), make((3,))], [make((2,))]), {}
+    for a, b in zip(layouts((2, 3, 4)), layouts((2, 3, 4, 5)), strict=False):
+        steps = [torch.tensor(3.0), torch.tensor(3.0)]
+        moments = [a.clone(), b.clone()]
+        rates = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8, "maximize": False}
+        for op in ("_fused_adam", "_fused_adamw"):
+            for amsgrad in (True, False):
+                yield (f"aten.{op}", ([a, b], [a, b], moments, moments, moments if amsgrad else [], steps),
+                       rates | {"amsgrad": amsgrad})
+        yield ("aten._fused_sgd", ([a, b], [a, b], moments),
+               {"weight_decay": 0.1, "momentum": 0.9, "lr": 0.1, "dampening": 0.0, "nesterov": False,
+                "maximize": False, "is_first_step": False})
+
+
 FAMILIES = {f.__name__: f for f in
             (pointwise, views, reductions, factories, indexing, joins, products, convolutions, norms, pools,
-             derivatives)}
+             derivatives, lists)}

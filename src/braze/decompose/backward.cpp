@@ -98,30 +98,40 @@ Replacement group_norm_backward(Builder& b, const Node& node) {
   split[1] = sym::floor_div(split[1], *groups);
   split.insert(split.begin() + 1, *groups);
   auto rank = static_cast<int64_t>(split.size());
+  const auto known_elements = graph::numel(Shape(split.begin() + 2, split.end())).maybe_constant();
+  if (!known_elements) return {};
   auto per_group = [&](Value* statistic) {
     Shape sizes(split.size(), 1);
     sizes[0] = split[0];
     sizes[1] = split[1];
     return b.view(widen(b, statistic), sizes);
   };
+  // Sums per channel first; those of a group are made of them.
   Value* wide = b.view(widen(b, g), split);
   Value* rstd = per_group(graph::tensor(node, "rstd"));
-  Value* normalized = b.mul(b.sub(b.view(widen(b, x), split), per_group(graph::tensor(node, "mean"))), rstd);
-  std::vector<int64_t> all_but_channels = range(3, rank);
-  all_but_channels.insert(all_but_channels.begin(), 0);
+  Value* centered = b.sub(b.view(widen(b, x), split), per_group(graph::tensor(node, "mean")));
+  const std::vector<int64_t> places = range(3, rank);
+  auto over_places = [&](Value* value) { return places.empty() ? value : b.sum(value, places, true); };
+  Value *sum = over_places(wide), *projection = over_places(b.mul(wide, centered));
   Value *dx = nullptr, *dw = nullptr, *db = nullptr;
   if (wants(b, node, 0)) {
-    Value* scaled = wide;
+    Value *scaled = wide, *group_sum = sum, *group_projection = projection;
     if (weight != nullptr) {
       Shape sizes(split.size(), 1);
       sizes[1] = split[1];
       sizes[2] = split[2];
-      scaled = b.mul(wide, b.view(widen(b, weight), sizes));
+      Value* factor = b.view(widen(b, weight), sizes);
+      scaled = b.mul(wide, factor);
+      group_sum = b.mul(sum, factor);
+      group_projection = b.mul(projection, factor);
     }
-    dx = through_normalization(b, scaled, normalized, rstd, range(2, rank));
+    const auto elements = static_cast<double>(*known_elements);
+    Value* mean = b.div(b.sum(group_sum, {2}, true), elements);
+    Value* slope = b.mul(b.mul(b.div(b.sum(group_projection, {2}, true), elements), rstd), rstd);
+    dx = b.mul(b.sub(b.sub(scaled, mean), b.mul(centered, slope)), rstd);
   }
-  if (wants(b, node, 1)) dw = b.sum(b.mul(wide, normalized), all_but_channels, false);
-  if (wants(b, node, 2)) db = b.sum(wide, all_but_channels, false);
+  if (wants(b, node, 1)) dw = b.sum(b.mul(projection, rstd), {0}, false);
+  if (wants(b, node, 2)) db = b.sum(sum, {0}, false);
   return {gradient(b, node, 0, dx), gradient(b, node, 1, dw), gradient(b, node, 2, db)};
 }
 
@@ -137,18 +147,31 @@ Replacement batch_norm_backward(Builder& b, const Node& node) {
   int64_t rank = x->type.dim();
   std::vector<int64_t> dims = range(2, rank);
   dims.insert(dims.begin(), 0);
+  Expr in_channel = 1;
+  for (const int64_t dim : dims) in_channel *= x->type.sizes[static_cast<size_t>(dim)];
+  const auto known_elements = in_channel.maybe_constant();
+  if (training && !known_elements) return {};
   Value* rstd = widen(b, spread);
   if (!training) rstd = b(OpId::rsqrt, {b.add(rstd, *eps)});
-  rstd = per_channel(b, rstd, rank);
   Value* wide = widen(b, g);
-  Value* normalized = b.mul(b.sub(widen(b, x), per_channel(b, widen(b, mean), rank)), rstd);
+  Value* centered = b.sub(widen(b, x), per_channel(b, widen(b, mean), rank));
   Value *dx = nullptr, *dw = nullptr, *db = nullptr;
+  // Through the statistics too while training: what is done per channel is done to the sums, not to each element.
+  Value *sum = nullptr, *projection = nullptr;
+  if (training || wants(b, node, 2)) sum = b.sum(wide, dims, false);
+  if (training || wants(b, node, 1)) projection = b.mul(b.sum(b.mul(wide, centered), dims, false), rstd);
   if (wants(b, node, 0)) {
-    Value* scaled = weight == nullptr ? wide : b.mul(wide, per_channel(b, widen(b, weight), rank));
-    dx = training ? through_normalization(b, scaled, normalized, rstd, dims) : b.mul(scaled, rstd);
+    dx = wide;
+    if (training) {
+      const auto elements = static_cast<double>(*known_elements);
+      Value* shift = per_channel(b, b.div(sum, elements), rank);
+      Value* slope = per_channel(b, b.mul(b.div(projection, elements), rstd), rank);
+      dx = b.sub(b.sub(dx, shift), b.mul(centered, slope));
+    }
+    dx = b.mul(dx, per_channel(b, weight == nullptr ? rstd : b.mul(rstd, widen(b, weight)), rank));
   }
-  if (wants(b, node, 1)) dw = b.sum(b.mul(wide, normalized), dims, false);
-  if (wants(b, node, 2)) db = b.sum(wide, dims, false);
+  if (wants(b, node, 1)) dw = projection;
+  if (wants(b, node, 2)) db = sum;
   return {gradient(b, node, 0, dx), gradient(b, node, 1, dw), gradient(b, node, 2, db)};
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "braze/graph/foreach.h"
 #include "braze/support/check.h"
 #include "braze/support/log.h"
 
@@ -22,13 +23,25 @@ constexpr auto kRules = std::to_array<Row>({
 #undef DECOMPOSE
 });
 
-const Row* find_rule(std::string_view name) {
+// The op on each tensor of the lists.
+Replacement foreach(Builder& b, const Node& node) {
+  const std::optional<size_t> count = graph::each_count(node.arguments);
+  if (!count) return {};
+  const graph::OpId each = graph::each_op(node.op)->id;
+  Replacement out;
+  for (size_t i = 0; i < *count; ++i) out.push_back(b(each, graph::each_arguments(node.op, node.arguments, i)));
+  return out;
+}
+
+const Row* find_rule(const graph::Op& op) {
+  static constexpr Row kForeach{"torch._foreach_*", &foreach, Table::Core};
+  if (graph::each_op(&op) != nullptr) return &kForeach;
   static const std::unordered_map<std::string_view, const Row*> by_name = [] {
     std::unordered_map<std::string_view, const Row*> map;
     for (const Row& row : kRules) map.emplace(row.op, &row);
     return map;
   }();
-  auto it = by_name.find(name);
+  auto it = by_name.find(op.name);
   return it == by_name.end() ? nullptr : it->second;
 }
 
@@ -64,7 +77,7 @@ Report decompose(Graph& graph, const Options& options) {
   Report report;
   for (auto it = graph.nodes.begin(); it != graph.nodes.end();) {
     Node* node = *it;
-    const Row* row = find_rule(node->op->name);
+    const Row* row = find_rule(*node->op);
     bool skip = row == nullptr || (row->table == Table::Target && !options.target) ||
                 std::find(options.keep.begin(), options.keep.end(), node->op->name) != options.keep.end();
     if (skip) {

@@ -70,6 +70,18 @@ Replacement negative_log_likelihood(Builder& b, const Node& node) {
   return {b.cast(sum, dtype), b.cast(total, node.result(1)->type.dtype)};
 }
 
+// What the gradient is multiplied with: the mean shares it out. nullopt: the number of elements is not known, or the
+// kernel rounds in between.
+std::optional<double> share(const Node& node) {
+  const Value *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
+  const auto reduction = graph::integer(node, "reduction");
+  const auto elements = graph::numel(x->type.sizes).maybe_constant();
+  if (!reduction || !elements || *elements == 0 || x->type.dtype != y->type.dtype ||
+      (x->type.dtype != DType::F32 && x->type.dtype != DType::F64))
+    return std::nullopt;
+  return *reduction == 1 ? 1.0 / static_cast<double>(*elements) : 1.0;
+}
+
 }  // namespace
 
 Replacement nll_loss(Builder& b, const Node& node) { return negative_log_likelihood(b, node); }
@@ -122,6 +134,38 @@ Replacement binary_cross_entropy_with_logits(Builder& b, const Node& node) {
   Value* loss = b.sub(b.mul(rest, x), log_sigmoid);
   if (weight != nullptr) loss = b.mul(loss, weight);
   return reduce(b, node, loss);
+}
+
+// d / beta below beta, else the sign of d.
+Replacement smooth_l1_loss_backward(Builder& b, const Node& node) {
+  const auto factor = share(node), beta = graph::number(node, "beta");
+  if (!factor || !beta || *beta == 0.0) return {};
+  Value *g = graph::tensor(node, "grad_output"), *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
+  Value *d = b.sub(x, y), *whole = b.mul(g, *factor);
+  Value* below = b.div(b.mul(b.mul(d, *factor), g), *beta);
+  Value* rest = b(OpId::where_self, {b(OpId::ge_Scalar, {d, *beta}), whole, below});
+  return {b(OpId::where_self, {b(OpId::le_Scalar, {d, -*beta}), b(OpId::neg, {whole}), rest})};
+}
+
+// d below delta, else delta times the sign of d.
+Replacement huber_loss_backward(Builder& b, const Node& node) {
+  const auto factor = share(node), delta = graph::number(node, "delta");
+  if (!factor || !delta) return {};
+  Value *g = graph::tensor(node, "grad_output"), *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
+  Value *d = b.sub(x, y), *whole = b.mul(b.mul(g, *factor), *delta);
+  Value* rest = b(OpId::where_self, {b(OpId::ge_Scalar, {d, *delta}), whole, b.mul(b.mul(d, *factor), g)});
+  return {b(OpId::where_self, {b(OpId::le_Scalar, {d, -*delta}), b(OpId::neg, {whole}), rest})};
+}
+
+// grad (x - y) / ((1 - x) x), whose denominator is at least 1e-12; then the weight, then the mean.
+Replacement binary_cross_entropy_backward(Builder& b, const Node& node) {
+  const auto factor = share(node);
+  if (!factor) return {};
+  Value *g = graph::tensor(node, "grad_output"), *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
+  Value* spread = b.mul(b(OpId::rsub_Scalar, {x, graph::int_argument(1)}), x);
+  Value* out = b.div(b.mul(g, b.sub(x, y)), b(OpId::clamp_min, {spread, 1e-12}));
+  if (Value* weight = graph::tensor(node, "weight"); weight != nullptr) out = b.mul(out, weight);
+  return {*factor == 1.0 ? out : b.div(out, static_cast<double>(*graph::numel(x->type.sizes).maybe_constant()))};
 }
 
 }  // namespace braze::decompose

@@ -213,4 +213,8 @@ Replacement dropout(Builder& b, const Node& node) {
   return {copy_of(b, x), mask};
 }
 
+Replacement dropout_backward(Builder& b, const Node& node) {
+  return {b.mul(b.mul(graph::tensor(node, "grad_output"), graph::tensor(node, "mask")), *graph::number(node, "scale"))};
+}
+
 }  // namespace braze::decompose

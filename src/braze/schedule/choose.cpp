@@ -8,6 +8,7 @@
 namespace braze::schedule {
 namespace {
 
+constexpr double kSmallInput = 16;     // an input that many times smaller than the result costs nothing to read again
 constexpr size_t kLargestBody = 400;   // nodes; beyond it compile time grows faster than memory traffic shrinks
 
 bool is_integer_division(const Scalar& s) {
@@ -163,13 +164,14 @@ bool better_written_in(Work& work, const Buffer& b) {
   for (int32_t read : info.reads) {
     const double elements = std::min(work.at(read).elements, info.elements);
     input_bytes += elements * static_cast<double>(size_of(work.buffer(read).dtype));
-    ++inputs;
+    if (elements * kSmallInput > info.elements) ++inputs;
   }
   const double own_bytes = info.elements * static_cast<double>(size_of(b.dtype));
   // One user that reads it more than once, for less than a trip through memory.
   if (info.users.size() == 1 && extra_ns < 2 * kNsPerByte * own_bytes + 0.5 * kLaunchNs) return true;
-  // As cheap to compute again as to load: a cast, a scaling, a mask made from a smaller tensor, a range.
-  if (info.weight <= 2 && inputs <= 1 && input_bytes <= own_bytes * 1.01) return true;
+  // As cheap to compute again as to load: a cast, a scaling, a normalization by known statistics, a mask made from a
+  // smaller tensor, a range.
+  if (info.weight <= 2 && inputs <= 1 && input_bytes <= own_bytes * (1 + 2 / kSmallInput)) return true;
   if (info.weight <= 8 && input_bytes * 4 <= own_bytes) return true;
   return false;
 }

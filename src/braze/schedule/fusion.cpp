@@ -11,6 +11,7 @@ namespace braze::schedule {
 namespace {
 
 constexpr size_t kMostMembers = 40;
+constexpr double kLongestColumn = 2048;   // at a cache line each, a few buffers fit into the second-level cache
 
 class Fusion {
  public:
@@ -167,7 +168,24 @@ class Fusion {
     if (all_rows) return nullptr;
     const double ns = rows * iterations * (kNsPerByte * 4 + kNsPerOp * 4);
     if (ns > 4 * kLaunchNs && rows < work_.target.threads * 2) return "too few rows";
+    if (group.has_reduction && longest_column(group) > kLongestColumn) return "columns that leave the cache";
     return nullptr;
+  }
+
+  // Elements that lie apart in memory and that a pointwise member goes through for each piece of a row: what is reduced
+  // first is read again only after all of them.
+  double longest_column(const Group& group) const {
+    double longest = 0;
+    for (const Member& m : group.members) {
+      const Buffer& b = work_.buffer(m.buffer);
+      if (b.kind != BufferKind::Pointwise || m.inner.empty()) continue;
+      Expr address = 0;
+      for (size_t k = 0; k < m.at.size(); ++k) address += m.at[k] * b.strides[k];
+      const auto unit = [&](const Axis& axis) { return sym::coefficient(address, axis.symbol) == Expr(1); };
+      if (std::ranges::any_of(group.rows, unit) && std::ranges::none_of(m.inner, unit))
+        longest = std::max(longest, work_.hint_numel(m.inner));
+    }
+    return longest;
   }
 
   void unite(int32_t a, int32_t b, Group&& group) {

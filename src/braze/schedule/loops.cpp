@@ -325,7 +325,7 @@ class Planner {
       has_kept |= !stage.kept.empty();
       if (loops_[s].empty()) continue;
       const double last = choose_last(loops_[s], s, !stage.ordered);
-      inner += weight[s] * (stage.serial ? -10.0 : last);
+      inner += weight[s] * last;
     }
     const size_t lane = has_kept ? rows_.size() : best_lane(weight, inner);
     if (lane < rows_.size()) std::rotate(rows_.begin() + static_cast<ptrdiff_t>(lane), rows_.begin() + static_cast<ptrdiff_t>(lane) + 1, rows_.end());
@@ -341,7 +341,7 @@ class Planner {
       const bool kept_vector = !kept_[s].empty() && nest_.kind == NestKind::ColumnReduce;
       if (kept_vector) {
         plan_.kept[s].back().role = AxisRole::Vector;
-      } else if (!plan_.loops[s].empty() && !nest_.stages[s].serial) {
+      } else if (!plan_.loops[s].empty()) {
         plan_.loops[s].back().role = AxisRole::Vector;
       }
     }

@@ -15,7 +15,6 @@ struct NestStage {
   std::vector<Store> stores, inner_stores;
   bool scan = false, exclusive = false;
   bool ordered = false;                   // the loops must keep their order (argmax, scan, scatter)
-  bool serial = false;                    // iterations of the loops may write one place: no vectors along them
 };
 
 struct Nest {

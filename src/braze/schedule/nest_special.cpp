@@ -178,7 +178,7 @@ std::vector<Nest> make_scatter_nests(Work& work, const Buffer& b) {
   updates.kind = NestKind::ScatterAdd;
   updates.note = b.name;
   NestStage stage;
-  stage.ordered = stage.serial = true;
+  stage.ordered = true;   // updates of one place happen one after the other, lanes of a vector too
   const Substitution update_units = units_to_zero(b.update_axes);
   // Along an axis that is itself an index of the result, no two updates meet: these are the rows.
   for (const Axis& axis : b.update_axes) {

@@ -18,6 +18,8 @@ class Call {
   const DType default_dtype;
 
   size_t size() const { return arguments_.size(); }
+  const std::vector<Argument>& arguments() const { return arguments_; }
+  TypeContext context() const { return {&env_, default_dtype}; }
   const Argument& operator[](size_t i) const { return arguments_[i]; }
 
   // ---- Arguments ----
