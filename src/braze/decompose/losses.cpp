@@ -157,13 +157,14 @@ Replacement huber_loss_backward(Builder& b, const Node& node) {
   return {b(OpId::where_self, {b(OpId::le_Scalar, {d, -*delta}), b(OpId::neg, {whole}), rest})};
 }
 
-// grad (x - y) / ((1 - x) x), whose denominator is at least 1e-12; then the weight, then the mean.
+// grad (x - y) / ((1 - x) x), whose denominator is at least 1e-12 as a float; then the weight, then the mean.
 Replacement binary_cross_entropy_backward(Builder& b, const Node& node) {
   const auto factor = share(node);
   if (!factor) return {};
   Value *g = graph::tensor(node, "grad_output"), *x = graph::tensor(node, "self"), *y = graph::tensor(node, "target");
+  constexpr double kLeast = 1e-12F;
   Value* spread = b.mul(b(OpId::rsub_Scalar, {x, graph::int_argument(1)}), x);
-  Value* out = b.div(b.mul(g, b.sub(x, y)), b(OpId::clamp_min, {spread, 1e-12}));
+  Value* out = b.div(b.mul(g, b.sub(x, y)), b(OpId::clamp_min, {spread, kLeast}));
   if (Value* weight = graph::tensor(node, "weight"); weight != nullptr) out = b.mul(out, weight);
   return {*factor == 1.0 ? out : b.div(out, static_cast<double>(*graph::numel(x->type.sizes).maybe_constant()))};
 }

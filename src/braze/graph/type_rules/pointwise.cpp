@@ -499,6 +499,8 @@ Types binary_grad(const Call& call) {
       return unsupported(call, "operands");
     return fresh_like(call, grad, grad.dtype);
   }
+  if (call.op.id == OpId::native_dropout_backward && !is_floating(operands[0]->dtype))
+    return unsupported(call, "element type");   // the scale makes a float of it
   // Iterated as (self, gradient).
   if (call.op.id == OpId::threshold_backward || call.op.id == OpId::leaky_relu_backward)
     std::swap(operands[0], operands[1]);

@@ -170,7 +170,8 @@ Types upsample(const Call& call) {
 Types upsample_backward(const Call& call) {
   const TensorType* grad = call.tensor(0);
   const Shape sizes = call.exprs(2);
-  if (call.op.id == OpId::upsample_nearest3d_backward) return one(contiguous_type(grad->dtype, sizes, grad->device));
+  if (call.op.id == OpId::upsample_nearest3d_backward || call.op.id == OpId::_upsample_nearest_exact3d_backward)
+    return one(contiguous_type(grad->dtype, sizes, grad->device));
   return one(in_format_of(call, *grad, sizes));
 }
 
