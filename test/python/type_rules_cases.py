@@ -412,6 +412,15 @@ def indexing():
         for i in layouts((2, 3), torch.int64):
             yield "aten.embedding", (w, i), {}
             yield "aten.embedding", (w, i.int()), {}
+    bags = make((7,), torch.int64), torch.tensor([0, 2, 5])
+    for op in ("aten._embedding_bag", "aten._embedding_bag_forward_only"):
+        for w in layouts((5, 3)):
+            for mode in range(3):
+                for last in (False, True):
+                    for padding in (-1, 2):
+                        yield op, (w, *bags, False, mode, False, None, last, padding), {}
+                yield op, (w, *(b.int() for b in bags), False, mode), {}
+            yield op, (w, *bags, False, 0, False, make((7,), w.dtype)), {}
     for g in layouts((2, 3, 4)):
         yield "aten.embedding_dense_backward", (g, make((2, 3), torch.int64), 5, -1, False), {}
     for x in layouts((2, 3)):

@@ -186,6 +186,27 @@ Types embedding_dense_backward(const Call& call) {
   return one(contiguous_type(grad->dtype, {call.expr(2), grad->sizes.back()}, grad->device));
 }
 
+// weight, indices, offsets, scale_grad_by_freq, mode (0 sum, 1 mean, 2 max), sparse, per_sample_weights,
+// include_last_offset, padding_idx -> output, offset2bag, bag_size, max_indices. The CPU kernel leaves offset2bag empty
+// where it adds whole rows, and shapes bag_size and max_indices by what the backward pass will read.
+Types embedding_bag(const Call& call) {
+  const TensorType *weight = call.tensor(0), *indices = call.tensor(1), *offsets = call.tensor(2), *scale = call.tensor(6);
+  if (weight->device.kind != Device::Kind::Cpu) return unsupported(call, "device");
+  if (weight->sizes.size() != 2 || indices->sizes.size() != 1 || offsets->sizes.size() != 1) return unsupported(call, "operands");
+  if (!is_index_dtype(indices->dtype) || !is_index_dtype(offsets->dtype)) return unsupported(call, "index type");
+  const int64_t mode = call.integer(4);
+  const bool last = call.boolean(7), forward_only = call.op.id == OpId::_embedding_bag_forward_only;
+  const Expr bags = last ? call.simplify(offsets->sizes[0] - 1) : offsets->sizes[0];
+  const bool adds_rows = weight->dtype == DType::F32 || weight->dtype == DType::BF16 || weight->dtype == DType::F16;
+  const bool whole_rows = mode == 0 && adds_rows && call.is_one(weight->strides[1]) && call.integer(8) < 0 &&
+                          (scale == nullptr || call.is_one(scale->strides[0]));
+  const DType index = indices->dtype == DType::I64 || offsets->dtype == DType::I64 ? DType::I64 : DType::I32;
+  const Expr sized = forward_only && mode == 0 ? offsets->sizes[0] : bags;
+  const auto of = [&](DType dtype, Shape sizes) { return contiguous_type(dtype, std::move(sizes), weight->device); };
+  return std::vector<TensorType>{of(weight->dtype, {bags, weight->sizes[1]}), of(index, {whole_rows ? Expr(0) : indices->sizes[0]}),
+                                 of(index, {sized}), of(index, mode == 2 ? Shape{bags, weight->sizes[1]} : Shape{sized})};
+}
+
 Types searchsorted(const Call& call) {
   const bool bucketize = call.op.id == OpId::bucketize_Tensor;
   const TensorType *values = call.tensor(bucketize ? 0 : 1), *boundaries = call.tensor(bucketize ? 1 : 0);
