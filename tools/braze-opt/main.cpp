@@ -11,6 +11,7 @@
 //     --emit               prints the C++ text of its kernels
 //     --threads=N          of the target (1)
 //     --vector-bytes=N     of the target (this machine's)
+//     --without=a,b        kernels that types must not count on: onednn_bf16, onednn_f16
 //     --split              handles parts between lines "// -----" one by one
 //     --list               names the passes
 //
@@ -28,6 +29,7 @@
 #include "braze/codegen/codegen.h"
 #include "braze/decompose/decompose.h"
 #include "braze/graph/text.h"
+#include "braze/graph/type_rules.h"
 #include "braze/loop/loop_ir.h"
 #include "braze/partition/partition.h"
 #include "braze/rewrite/pass_manager.h"
@@ -82,6 +84,14 @@ double real_of(std::string_view option, std::string_view text) {
   }
 }
 
+void forget_kernels(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (name == "onednn_bf16") graph::kernel_facts().onednn_bf16 = false;
+    else if (name == "onednn_f16") graph::kernel_facts().onednn_f16 = false;
+    else throw Problem(fmt::format("unknown kernels {}", name));
+  }
+}
+
 Options parse_options(int argc, char** argv) {
   Options out;
   for (int i = 1; i < argc; ++i) {
@@ -109,6 +119,8 @@ Options parse_options(int argc, char** argv) {
       out.threads = number_of(name, value);
     else if (name == "--vector-bytes")
       out.vector_bytes = number_of(name, value);
+    else if (name == "--without")
+      forget_kernels(words_of(value));
     else if (name == "--split")
       out.split = true;
     else if (name.starts_with("--"))

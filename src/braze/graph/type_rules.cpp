@@ -44,6 +44,11 @@ bool takes_numbers(const Op& op) {
 
 }  // namespace
 
+KernelFacts& kernel_facts() {
+  static KernelFacts facts;
+  return facts;
+}
+
 bool has_type_rule(const Op* op) { return rule_of(op) != nullptr; }
 
 Result<std::vector<TensorType>> infer_types(const Op* op, const std::vector<Argument>& arguments,

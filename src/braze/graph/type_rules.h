@@ -14,6 +14,13 @@ struct TypeContext {
   DType default_dtype = DType::F32;
 };
 
+// What the real kernels' choice of layout depends on beside the arguments. The tracer asks libtorch once; without it, as
+// on a machine that has all.
+struct KernelFacts {
+  bool onednn_bf16 = true, onednn_f16 = true;   // oneDNN computes these element types here
+};
+KernelFacts& kernel_facts();
+
 // True if the op has a native rule.
 bool has_type_rule(const Op* op);
 // The result types. Unsupported: this rule does not cover these arguments (the caller tries ATen's meta kernels).

@@ -72,6 +72,12 @@ std::optional<Expr> as_index(const Scalar* s) {
   }
 }
 
+bool reads_memory(const Scalar* value) {
+  bool found = false;
+  visit(value, [&](const Scalar& s) { found |= s.op == ScalarOp::Load; });
+  return found;
+}
+
 }  // namespace
 
 Term Lowering::finish_load(const Located& located, const Indices& at, std::vector<Binding> bindings, const Term* mask,
@@ -84,10 +90,13 @@ Term Lowering::finish_load(const Located& located, const Indices& at, std::vecto
   Indices indices;
   for (const Expr& e : located.at) indices.push_back(substitution.empty() ? e : sym::substitute(e, substitution));
   const Buffer& source = buffer(located.buffer);
-  // Where no index is left to check, in a dimension of one element or one that is expanded, ATen checks.
-  for (const Binding& binding : bindings)
-    if (std::ranges::none_of(indices, [&](Expr e) { return sym::depends_on(e, binding.symbol); }))
-      throw NotLowered{{"an index into a dimension of one element", ""}};
+  // A computed index that no place depends on, in a dimension of one element or one that is expanded, is dropped; one
+  // that comes from data must still be checked, which ATen does.
+  std::erase_if(bindings, [&](const Binding& binding) {
+    if (std::ranges::any_of(indices, [&](Expr e) { return sym::depends_on(e, binding.symbol); })) return false;
+    if (reads_memory(binding.value)) throw NotLowered{{"an index into a dimension of one element", ""}};
+    return true;
+  });
   if (bindings.empty() && source.kind == BufferKind::Pointwise && is_generated(source.body)) {
     const Term value = generated(source, indices);
     return mask == nullptr ? value : where(*mask, value, *otherwise);

@@ -1,8 +1,10 @@
 // The tracer as capture's tensor domain, and the compiler that takes its graphs.
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <stdexcept>
 
+#include "braze/graph/type_rules.h"
 #include "braze/trace/compiler.h"
 #include "braze/trace/entry.h"
 #include "braze/trace/modes.h"
@@ -41,12 +43,22 @@ CompileGraph& registered_compiler() {
   return compile;
 }
 
+bool is_supported(const char* question) {
+  const auto op = c10::Dispatcher::singleton().findSchema({question, ""});
+  if (!op) return false;
+  torch::jit::Stack stack;
+  op->callBoxed(stack);
+  return stack.at(0).toBool();
+}
+
 }  // namespace
 
 void set_compiler(CompileGraph compile) { registered_compiler() = std::move(compile); }
 const CompileGraph& compiler() { return registered_compiler(); }
 
 void register_tracer() {
+  graph::kernel_facts() = {.onednn_bf16 = is_supported("mkldnn::_is_mkldnn_bf16_supported"),
+                           .onednn_f16 = is_supported("mkldnn::_is_mkldnn_fp16_supported")};
   register_kernels();
   if (!load_natives()) throw std::runtime_error("torch's native functions can't be listed");
   capture::register_domain(std::make_unique<Domain>());

@@ -16,6 +16,7 @@
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/unsafe_split.h>
 #include <ATen/ops/unsafe_split_with_sizes.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
@@ -189,16 +190,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_kernel(
                                                  training, momentum, eps);
 }
 
-// The schemas of these hide that the results share their operand's memory, which split's tells.
+// The schemas of these hide that the results share their operand's memory, which split's tells. Where autograd records,
+// they stay as they are: it would refuse writes to split's results, which these are there to allow.
+bool records_gradients(const at::Tensor& tensor) { return c10::GradMode::is_enabled() && tensor.requires_grad(); }
+
 std::vector<at::Tensor> unsafe_split_kernel(DispatchKeySet keys, const at::Tensor& self, c10::SymInt split_size,
                                             int64_t dim) {
-  if (current_recorder() != nullptr) return self.split_symint(split_size, dim);
+  if (current_recorder() != nullptr && !records_gradients(self)) return self.split_symint(split_size, dim);
   return at::_ops::unsafe_split_Tensor::redispatch(keys & kAfterEntry, self, split_size, dim);
 }
 
 std::vector<at::Tensor> unsafe_split_with_sizes_kernel(DispatchKeySet keys, const at::Tensor& self,
                                                        c10::SymIntArrayRef sizes, int64_t dim) {
-  if (current_recorder() != nullptr) return self.split_with_sizes_symint(sizes, dim);
+  if (current_recorder() != nullptr && !records_gradients(self)) return self.split_with_sizes_symint(sizes, dim);
   return at::_ops::unsafe_split_with_sizes::redispatch(keys & kAfterEntry, self, sizes, dim);
 }
 

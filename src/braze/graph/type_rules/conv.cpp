@@ -35,7 +35,9 @@ bool uses_onednn(const Call& call, const TensorType& input, const TensorType& we
       if (!call.less(a.output_padding[i], a.stride[i])) return false;
     if (a.groups > 1 && call.same(input.sizes[1], a.groups)) return false;
   }
-  if (input.dtype != DType::F32) return input.dtype == DType::BF16 || input.dtype == DType::F16;
+  if (input.dtype == DType::BF16) return kernel_facts().onednn_bf16;
+  if (input.dtype == DType::F16) return kernel_facts().onednn_f16;
+  if (input.dtype != DType::F32) return false;
   if (a.groups > 1) return true;
   const size_t rank = weight.sizes.size();
   if (call.less(3, weight.sizes[rank - 1]) && call.less(3, weight.sizes[rank - 2])) return true;
