@@ -1,5 +1,7 @@
 #include "braze/capture/natives.h"
 
+#include "braze/capture/differentiation.h"
+
 #include <unordered_map>
 
 namespace braze::capture {
@@ -114,7 +116,7 @@ const Tables& tables() {
         put(*t, object.get(), {NativeKind::Polyfilled, nullptr, Ref(function).release(), name});
       }
     }
-    for (const auto* rows : {&builtin_models(), &container_models(), &object_models(), &library_models()}) {
+    for (const auto* rows : {&builtin_models(), &container_models(), &object_models(), &library_models(), &autograd_models()}) {
       for (const ModelRow& row : *rows) {
         if (const Ref object = resolve(row.name)) {
           put(*t, object.get(), {NativeKind::Modelled, row.model, nullptr, row.name});

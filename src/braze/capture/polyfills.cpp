@@ -1,4 +1,5 @@
 // Natives that call back into Python, written in Python: their frames are ordinary frames of the trace.
+#include "braze/capture/differentiation.h"
 #include "braze/capture/natives.h"
 #include "braze/support/check.h"
 
@@ -332,6 +333,105 @@ def groupby(iterable, key=None):
             groups.append((k, [item]))
     for k, items in groups:
         yield k, iter(items)
+
+class FunctionContext:
+    to_save = None
+    dirty_tensors = ()
+    non_differentiable = ()
+    materialize_grads = True
+
+    def save_for_backward(self, *tensors):
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors):
+        pass
+
+    def mark_dirty(self, *tensors):
+        self.dirty_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors):
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value):
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self):
+        return () if self.to_save is None else self.to_save
+
+def function_apply(number, cls, *args):
+    Tensor = torch.Tensor
+    with_setup = cls.setup_context is not torch.autograd.Function.setup_context
+    if with_setup and len(args) != cls.forward.__code__.co_argcount:
+        bound = inspect.signature(cls.forward).bind(*args)
+        bound.apply_defaults()
+        args = bound.args
+    ctx = FunctionContext()
+    inputs = tuple([a if isinstance(a, Tensor) else None for a in args])
+    ctx.needs_input_grad = tuple([t is not None and t.requires_grad for t in inputs])
+    grad = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)
+    try:
+        if with_setup:
+            result = cls.forward(*args)
+            cls.setup_context(ctx, args, result)
+        else:
+            result = cls.forward(ctx, *args)
+    finally:
+        torch._C._set_grad_enabled(grad)
+    outputs = result if isinstance(result, tuple) else (result,)
+    saved = tuple([t for t in ctx.saved_tensors if t is not None])
+    tracked = record_function(number, ctx.materialize_grads, inputs,
+                              tuple([o if isinstance(o, Tensor) else None for o in outputs]), tuple(ctx.dirty_tensors),
+                              tuple(ctx.non_differentiable), saved, with_setup)
+    outputs = tuple([o if t is None else t for o, t in zip_(outputs, tracked)])
+    return ctx, outputs if isinstance(result, tuple) else outputs[0]
+
+def function_backward(cls, ctx, *gradients):
+    backward = cls.backward
+    if cls.vjp is not torch.autograd.Function.vjp:
+        backward = cls.vjp
+    result = backward(ctx, *gradients)
+    return result if isinstance(result, tuple) else (result,)
+
+def autograd_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
+                  is_grads_batched=False, materialize_grads=False):
+    # What eager refuses or does otherwise, no backward pass is given.
+    if allow_unused is None:
+        allow_unused = False
+    if is_grads_batched or materialize_grads:
+        run_backward()
+    Tensor = torch.Tensor
+    outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if grad_outputs is None:
+        grad_outputs = (None,) * len(outputs)
+    elif isinstance(grad_outputs, Tensor):
+        grad_outputs = (grad_outputs,)
+    if len(outputs) != len(grad_outputs) or len(inputs) == 0:
+        run_backward()
+    gradients = []
+    for i in range(len(outputs)):
+        output, gradient = outputs[i], grad_outputs[i]
+        if gradient is not None:
+            if gradient.shape != output.shape or gradient.is_complex() != output.is_complex():
+                run_backward()
+        elif output.requires_grad:
+            if output.numel() != 1 or not output.dtype.is_floating_point:
+                run_backward()
+            gradient = torch.ones_like(output)
+        gradients.append(gradient)
+    if retain_graph is None:
+        retain_graph = create_graph
+    return run_backward(outputs, tuple(gradients), retain_graph, create_graph, inputs, allow_unused,
+                        accumulate_grad=False)
+
+def checkpoint(function, *args, **kwargs):
+    outer = set_recompute(True)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        set_recompute(outer)
 )py";
 
 struct Row {
@@ -359,6 +459,11 @@ PyObject* scope() {
     PyObject* globals = PyDict_New();
     PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins());
     PyDict_SetItemString(globals, "__name__", interned("braze.polyfills"));
+    PyDict_SetItemString(globals, "inspect", Ref::steal(PyImport_ImportModule("inspect")).get());
+    const Ref torch = Ref::steal(PyImport_GetModule(interned("torch")));
+    if (torch) PyDict_SetItemString(globals, "torch", torch.get());
+    for (const char* name : {"record_function", "set_recompute", "run_backward"})
+      if (PyObject* native = registered_native(name)) PyDict_SetItemString(globals, name, native);
     const Ref code = Ref::steal(Py_CompileString(kSource, "<braze polyfills>", Py_file_input));
     const Ref done = code ? Ref::steal(PyEval_EvalCode(code.get(), globals, globals)) : Ref();
     CHECK(static_cast<bool>(done), "the polyfills do not run");

@@ -1,5 +1,6 @@
 #include "braze/capture/trace_call.h"
 
+#include "braze/capture/differentiation.h"
 #include "braze/capture/exit.h"
 #include "braze/capture/executor.h"
 #include "braze/capture/natives.h"
@@ -200,7 +201,10 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     if (!calls.ok()) throw Abort{calls.why()};
     exit.calls(*calls);
 
+    // What backward functions do beside returning gradients would come too late.
+    const std::vector<PyObject*> effects = side_effects(x);
     Result<TraceSession::Finished> finished = (*session)->finish(exit.outputs());
+    if (side_effects(x) != effects) unsupported("the backward of a custom autograd function has side effects");
     if (!finished.ok()) return give_up(nullptr, finished.why());
     // Between two breaks there may be nothing to compute.
     const bool part = was_cut || target.frames != nullptr;

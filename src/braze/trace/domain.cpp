@@ -6,6 +6,7 @@
 
 #include "braze/graph/type_rules.h"
 #include "braze/trace/compiler.h"
+#include "braze/trace/custom_function.h"
 #include "braze/trace/entry.h"
 #include "braze/trace/modes.h"
 #include "braze/trace/natives.h"
@@ -61,6 +62,7 @@ void register_tracer() {
                            .onednn_f16 = is_supported("mkldnn::_is_mkldnn_fp16_supported")};
   register_kernels();
   if (!load_natives()) throw std::runtime_error("torch's native functions can't be listed");
+  register_autograd_natives();
   capture::register_domain(std::make_unique<Domain>());
 }
 

@@ -15,7 +15,8 @@
 namespace braze::trace {
 namespace {
 
-namespace functional = at::functionalization::impl;
+namespace functionalization = at::functionalization;
+namespace functional = functionalization::impl;
 using graph::Value;
 using torch::autograd::Edge;
 using torch::autograd::Node;
@@ -47,7 +48,22 @@ void refuse_hooks(Node& node) {
     unsupported("a hook on a gradient (register_hook, retain_grad)");
 }
 
-std::unordered_set<Node*> reachable(const std::vector<Edge>& roots) {
+// Changes in place, also of what is made in inference mode and has no version.
+uint64_t changes_of(const at::Tensor& tensor) {
+  const auto* storage = static_cast<functionalization::FunctionalStorageImpl*>(tensor.storage().unsafeGetStorageImpl());
+  return storage->generation() + (tensor.is_inference() ? 0 : static_cast<uint64_t>(tensor._version()));
+}
+
+uint64_t changes_of(const std::vector<at::Tensor>& tensors) {
+  uint64_t n = 0;
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined()) n += changes_of(tensor);
+  return n;
+}
+
+}  // namespace
+
+std::unordered_set<Node*> nodes_behind(const torch::autograd::edge_list& roots) {
   std::unordered_set<Node*> seen;
   std::vector<Node*> open;
   const auto visit = [&](const Edge& edge) {
@@ -62,8 +78,6 @@ std::unordered_set<Node*> reachable(const std::vector<Edge>& roots) {
   }
   return seen;
 }
-
-}  // namespace
 
 void Session::give_gradient_edge(StandIn& input) {
   if (!input.real.requires_grad()) return;
@@ -122,6 +136,19 @@ std::vector<at::Tensor> Session::run_backward(const std::vector<Edge>& roots, st
   }
 }
 
+int64_t Session::add_function(capture::Backward backward) {
+  recorder_.custom.backwards.push_back(std::move(backward));
+  return static_cast<int64_t>(recorder_.custom.backwards.size()) - 1;
+}
+
+uint64_t Session::n_changes(std::span<PyObject* const> objects) const {
+  uint64_t n = 0;
+  for (const StandIn& input : stand_ins_) n += changes_of(input.wrapper);
+  for (PyObject* object : objects)
+    if (is_traced(object)) n += changes_of(THPVariable_Unpack(object));
+  return n;
+}
+
 JointPlan Session::add_gradients(const std::vector<at::Tensor>& tracked) {
   graph::Graph& g = recorder_.graph();
   CHECK(tracked.size() == g.outputs.size());
@@ -130,7 +157,7 @@ JointPlan Session::add_gradients(const std::vector<at::Tensor>& tracked) {
   std::vector<Edge> roots, leaves;
   for (const at::Tensor& output : tracked)
     if (output.defined()) roots.push_back(torch::autograd::impl::gradient_edge(output));
-  const std::unordered_set<Node*> nodes = reachable(roots);
+  const std::unordered_set<Node*> nodes = nodes_behind(roots);
   for (StandIn& input : stand_ins_) {
     const Edge edge = gradient_edge(input);
     if (!edge.function || !nodes.contains(edge.function.get())) continue;
@@ -146,7 +173,15 @@ JointPlan Session::add_gradients(const std::vector<at::Tensor>& tracked) {
     plan.tangents.push_back({static_cast<int32_t>(i), input == nullptr ? -1 : input->index});
   }
   if (leaves.empty()) return plan;
+  if (!recorder_.custom.nodes.empty()) plan.no_double_backward = "a custom autograd function";
+  const size_t n_inputs = stand_ins_.size();
+  const std::vector<at::Tensor> given = tangents;
+  const auto changes = [&] { return n_changes({}) + changes_of(given) + changes_of(tracked); };
+  const uint64_t changes_before = changes();
   const std::vector<at::Tensor> gradients = run_backward(roots, std::move(tangents), leaves);
+  // The call's effects were settled before.
+  if (stand_ins_.size() != n_inputs) unsupported("the backward of a custom autograd function reads a tensor from outside");
+  if (changes() != changes_before) unsupported("the backward of a custom autograd function changes a tensor from outside in place");
   const Recorder::BackwardScope backward(recorder_);
   for (const at::Tensor& gradient : gradients) g.outputs.push_back(gradient_value(gradient));
   return plan;

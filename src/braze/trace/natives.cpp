@@ -133,6 +133,8 @@ bool load_natives() {
   return true;
 }
 
+void add_tensor_native(PyObject* native) { table()[key_of(native)] = {NativeKind::Tensor}; }
+
 // What torch.ops.<namespace>.<name> calls: a function that torch makes per operator, in a module "torch._ops.<namespace>".
 static bool is_operator(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;

@@ -10,6 +10,9 @@ namespace braze::trace {
 // Builds the tables from the loaded torch module. Returns false with a Python error set. Needs the GIL.
 bool load_natives();
 
+// A native of ours that the session calls on traced tensors.
+void add_tensor_native(PyObject* native);
+
 capture::NativeKind classify_native(PyObject* callable);
 std::string native_break_reason(PyObject* callable);   // "" if it is none
 

@@ -112,7 +112,12 @@ void Session::refuse_autograd_changes() const {
   for (const StandIn& input : stand_ins_) {
     if (input.wrapper.requires_grad() != input.real.requires_grad() && input.wrapper.is_leaf())
       unsupported("requires_grad of an input is changed");
-    if (input.wrapper.grad().defined()) unsupported("the gradient of an input is changed");
+    auto* meta = torch::autograd::impl::get_autograd_meta(input.wrapper);
+    if (meta == nullptr) continue;
+    if (meta->grad().defined()) unsupported("the gradient of an input is changed");
+    if (input.wrapper.retains_grad() || !torch::autograd::impl::hooks(input.wrapper).empty() ||
+        torch::autograd::impl::post_acc_grad_hooks(input.wrapper) != nullptr)
+      unsupported("a hook on an input");
   }
 }
 
@@ -244,6 +249,7 @@ void Session::find_owners(Outputs& outputs) {
 void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs& outputs) {
   graph::Graph& g = recorder_.graph();
   refuse_new_leaf(tensor);
+  if (tensor.requires_grad()) autograd_base(tensor);   // in-place changes of some views are errors
   Value* value = value_of(tensor);
   c10::StorageImpl* storage = storage_of(tensor);
   const auto owner = outputs.owners.find(storage);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "braze/graph/regions.h"
 #include "braze/trace/abort.h"
 #include "braze/trace/python_number.h"
 #include "braze/trace/torch_types.h"
@@ -49,12 +50,24 @@ RecordingScope::~RecordingScope() {
   current = outer_;
 }
 
+PausedRecording::PausedRecording(Recorder& recorder) : recorder_(recorder) {
+  include_recording_keys(false);
+  current = nullptr;
+}
+
+PausedRecording::~PausedRecording() {
+  current = &recorder_;
+  include_recording_keys(true);
+}
+
 Recorder::Recorder() : env_(std::make_shared<sym::ShapeEnv>()), graph_(std::make_unique<graph::Graph>(env_)) {
   static std::atomic<uint64_t> next{1};
   id_ = next++;
 }
 
-Recorder::~Recorder() = default;
+Recorder::~Recorder() {
+  for (const auto& node : custom.nodes) node->release();
+}
 
 at::Tensor Recorder::tensor_for(graph::Value* value) {
   auto impl = c10::make_intrusive<TracedImpl>(value, id_, env_);
@@ -177,6 +190,14 @@ graph::Argument Recorder::argument(const c10::IValue& value, ArgumentKind kind) 
   unsupported("an argument of type " + value.tagKind());
 }
 
+bool Recorder::set_recompute(bool on) {
+  const bool was = region_ != 0;
+  constexpr uint32_t kMostRegions = (1U << (32 - graph::kRegionShift)) - 1;   // the last number is shared
+  if (on && !was) n_regions_ = std::min(n_regions_ + 1, kMostRegions);
+  if (on != was) region_ = on ? n_regions_ : 0;
+  return was;
+}
+
 graph::Node* Recorder::add_node(const OperatorInfo& info, std::vector<graph::Argument> arguments,
                                 std::vector<graph::TensorType> types) {
   graph::Node* node = graph_->add_node(info.op, std::move(arguments), std::move(types));
@@ -186,6 +207,7 @@ graph::Node* Recorder::add_node(const OperatorInfo& info, std::vector<graph::Arg
   }
   if (backward_) node->tags |= graph::kBackward;
   else if (!c10::GradMode::is_enabled()) node->tags |= graph::kNoGrad;
+  if (region_ != 0 && !backward_) node->tags |= graph::kRecompute | (region_ << graph::kRegionShift);
   ++n_nodes_;
   return node;
 }

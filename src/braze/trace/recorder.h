@@ -15,6 +15,7 @@
 
 #include "braze/graph/graph.h"
 #include "braze/support/result.h"
+#include "braze/trace/custom_function.h"
 #include "braze/trace/operators.h"
 #include "braze/trace/sym_node.h"
 #include "braze/trace/traced_impl.h"
@@ -76,6 +77,16 @@ class Recorder {
   };
 
   graph::Argument argument(const c10::IValue& value, ArgumentKind kind);
+  // Nodes recorded while it is on belong to a checkpoint; a checkpoint in another one is part of it. Returns what it was.
+  bool set_recompute(bool on);
+
+  // Custom autograd functions whose backward capture interprets.
+  struct Custom {
+    std::vector<capture::Backward> backwards;
+    std::vector<c10::intrusive_ptr<InterpretedFunction>> nodes;
+  };
+  Custom custom;
+
   int64_t n_nodes() const { return n_nodes_; }
   // Ids rise: values made from now on have at least this one.
   int64_t next_value_id() const { return highest_id_ + 1; }
@@ -110,6 +121,8 @@ class Recorder {
   std::vector<c10::IValue> objects_;
   std::vector<c10::intrusive_ptr<TracedImpl>> fresh_;
   bool backward_ = false;
+  uint32_t region_ = 0;       // of graph/regions.h, while a checkpoint runs
+  uint32_t n_regions_ = 0;
   bool has_partial_input_ = false;
   bool wants_storage_bases_ = false;
   std::optional<Unsupported> failure_;
@@ -129,6 +142,18 @@ class RecordingScope {
   Recorder* outer_;
   bool reapplied_views_;
   bool cached_autocast_;
+};
+
+// While alive, tensor operations of this thread are not recorded: the interpreter's own Python stands outside.
+class PausedRecording {
+ public:
+  explicit PausedRecording(Recorder& recorder);
+  ~PausedRecording();
+  PausedRecording(const PausedRecording&) = delete;
+  PausedRecording& operator=(const PausedRecording&) = delete;
+
+ private:
+  Recorder& recorder_;
 };
 
 // Without a recorder our keys have no business in thread-local state. They can come back with a mode object of the

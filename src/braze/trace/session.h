@@ -18,7 +18,7 @@
 
 namespace braze::trace {
 
-class Session final : public capture::TraceSession {
+class Session final : public capture::TraceSession, public capture::Differentiation {
  public:
   explicit Session(const capture::TraceOptions& options);
   ~Session() override;
@@ -28,6 +28,8 @@ class Session final : public capture::TraceSession {
   PyObject* real_of(PyObject* traced) const override;
   Result<capture::Ref> call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) override;
   Result<capture::Ref> get_attribute(PyObject* traced, PyObject* name) override;
+  int64_t add_function(capture::Backward backward) override;
+  uint64_t n_changes(std::span<PyObject* const> objects) const override;
   Result<Finished> finish(std::span<PyObject* const> outputs) override;
   std::vector<Input> inputs() const override;
   std::vector<Input> guarded_only() const override;

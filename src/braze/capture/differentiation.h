@@ -1,0 +1,39 @@
+// What capture and a tensor domain that traces derivatives say to each other. Without one, custom autograd functions,
+// checkpoints and backward passes inside a call are not captured.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "braze/capture/natives.h"
+
+namespace braze::capture {
+
+// Interprets the backward of a custom autograd function: takes a traced tensor or None for each result of its forward,
+// gives a tuple of such, one for each argument. Called with the GIL.
+using Backward = std::function<Result<Ref>(std::span<PyObject* const> gradients)>;
+
+// A TraceSession that traces derivatives is one of these, too.
+class Differentiation {
+ public:
+  virtual ~Differentiation() = default;
+  // The number by which record_function names the function. `backward` is called in call() or finish() of the session.
+  virtual int64_t add_function(Backward backward) = 0;
+  // How often inputs and these objects, as far as they are tensors, were changed in place so far.
+  virtual uint64_t n_changes(std::span<PyObject* const> objects) const = 0;
+};
+
+// Natives of kind Tensor that models and polyfills call; the domain registers them before the first trace:
+//   record_function(number, materialize, inputs, outputs, dirty, non_differentiable, saved, has_setup_context) -> list
+//     after a forward; tuples hold tensors and None. Gives the outputs, which autograd now tracks.
+//   set_recompute(on) -> bool: what is recorded from now on belongs to a checkpoint; gives what it was.
+//   run_backward(...): the engine's method of this name.
+void register_native(const char* name, PyObject* native);
+PyObject* registered_native(const char* name);   // borrowed; nullptr: there is none
+
+// The side effects of a trace so far; differs after new ones.
+std::vector<PyObject*> side_effects(Executor& x);
+
+const std::vector<ModelRow>& autograd_models();
+
+}  // namespace braze::capture
