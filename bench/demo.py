@@ -5,7 +5,6 @@ usage: demo.py [--against torch.compile] [MODEL ...]
 For each model: the largest error against eager, eager and compiled milliseconds per call, the seconds of the first
 call, the number of graphs, and after how many calls compiling has paid. Times are medians of interleaved calls.
 """
-import argparse
 import math
 import os
 import statistics
@@ -15,6 +14,7 @@ import time
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch  # noqa: E402
 from demo_models import MODELS, affine_chain  # noqa: E402
+from demo_table import show_table  # noqa: E402
 
 import braze  # noqa: E402
 
@@ -76,23 +76,9 @@ def measure(name, against):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--against", choices=["torch.compile"])
-    p.add_argument("models", nargs="*", default=list(MODELS))
-    a = p.parse_args()
-    unknown = [m for m in a.models if m not in MODELS]
-    if unknown:
-        p.error(f"no model {unknown[0]}; there are {', '.join(MODELS)}")
-    show_one_kernel()
-    head = ["model", "error", "eager ms", "braze ms", "faster", "first call s", "graphs", "skipped", "pays after"]
-    if a.against:
-        head += ["torch.compile ms", "its first call s"]
-    widths = [max(len(h), 10) for h in head]
-    print("  ".join(h.rjust(w) for h, w in zip(head, widths, strict=True)), flush=True)
-    for name in a.models:
-        row = measure(name, a.against)
-        print("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)), flush=True)
-    return 0
+    return show_table(__doc__, MODELS,
+                      ["model", "error", "eager ms", "braze ms", "faster", "first call s", "graphs", "skipped", "pays after"],
+                      ["torch.compile ms", "its first call s"], measure, before=show_one_kernel)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ usage: demo_training.py [--against torch.compile] [CASE ...]      CASE: mlp, ber
 For each case: how far the losses of all steps are from eager's, milliseconds per step, the seconds of the first step,
 and the peak of what the CPU allocators hold during a step, above parameters and optimizer state.
 """
-import argparse
 import copy
 import os
 import statistics
@@ -15,6 +14,7 @@ import time
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch  # noqa: E402
 from demo_models import MODELS  # noqa: E402
+from demo_table import show_table  # noqa: E402
 from memory import high_water_mark  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -104,21 +104,9 @@ def measure(name, against):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", choices=["torch.compile"])
-    parser.add_argument("cases", nargs="*", default=list(CASES))
-    options = parser.parse_args()
-    unknown = [case for case in options.cases if case not in CASES]
-    if unknown:
-        parser.error(f"no case {unknown[0]}; there are {', '.join(CASES)}")
-    head = ["training", "loss error", "eager ms", "braze ms", "faster", "first step s", "graphs", "skipped", "eager MB", "braze MB"]
-    if options.against:
-        head += ["torch.compile ms", "its first step s", "its MB"]
-    widths = [max(len(h), 10) for h in head]
-    print("  ".join(h.rjust(w) for h, w in zip(head, widths, strict=True)), flush=True)
-    for case in options.cases:
-        print("  ".join(c.rjust(w) for c, w in zip(measure(case, options.against), widths, strict=True)), flush=True)
-    return 0
+    return show_table(__doc__, CASES,
+                      ["training", "loss error", "eager ms", "braze ms", "faster", "first step s", "graphs", "skipped", "eager MB", "braze MB"],
+                      ["torch.compile ms", "its first step s", "its MB"], measure)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ constexpr int64_t kQueryRows = 24;     // a multiple of the tile's rows; their s
 
 thread_local Scratch key_scratch, value_scratch, score_scratch, out_scratch;
 
-int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 struct Head {
   const float *q, *k, *v, *mask;
   float* out;

@@ -19,8 +19,6 @@ constexpr int64_t kChunkRows = 240;     // rows whose transposed P and dS are ke
 
 thread_local Scratch score_scratch, gradient_scratch, transposed_scratch, packed_scratch, sum_scratch;
 
-int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 struct Operands {                       // of one head
   const float *q, *k, *v, *out, *grad_out, *log_sums, *mask;
   float *grad_q, *grad_k, *grad_v;

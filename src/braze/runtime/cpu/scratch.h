@@ -7,6 +7,8 @@
 
 namespace braze::runtime {
 
+inline int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
 class Scratch {
  public:
   Scratch() = default;
