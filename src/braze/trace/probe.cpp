@@ -42,41 +42,9 @@ at::Tensor stand_in(const at::Tensor& tensor, Filling filling) {
 }
 
 IValue probe_argument(const IValue& value, ArgumentKind kind, Filling filling) {
-  const auto tensor = [&](const at::Tensor& t) { return t.defined() ? stand_in(t, filling) : t; };
-  switch (kind) {
-    case ArgumentKind::Tensor: return value.isTensor() ? IValue(tensor(value.toTensor())) : value;
-    case ArgumentKind::TensorList: {
-      if (!value.isList()) return value;
-      c10::List<at::Tensor> out;
-      for (const IValue& item : value.toListRef()) out.push_back(tensor(item.toTensor()));
-      return out;
-    }
-    case ArgumentKind::OptionalTensorList: {
-      if (!value.isList()) return value;
-      c10::List<std::optional<at::Tensor>> out;
-      for (const IValue& item : value.toListRef())
-        out.push_back(item.isTensor() ? std::optional(tensor(item.toTensor())) : std::nullopt);
-      return out;
-    }
-    // The program's own generators draw nothing for us.
-    case ArgumentKind::Generator: return at::make_generator<at::CPUGeneratorImpl>(uint64_t{0});
-    case ArgumentKind::Int:
-    case ArgumentKind::Scalar:
-    case ArgumentKind::IntList: return specialized(value);
-    case ArgumentKind::Device:
-    case ArgumentKind::Float:
-    case ArgumentKind::FloatList:
-    case ArgumentKind::Bool:
-    case ArgumentKind::BoolList:
-    case ArgumentKind::ScalarList:
-    case ArgumentKind::String:
-    case ArgumentKind::StringList:
-    case ArgumentKind::DType:
-    case ArgumentKind::Layout:
-    case ArgumentKind::MemoryFormat:
-    case ArgumentKind::Other: break;
-  }
-  return value;
+  // The program's own generators draw nothing for us.
+  if (kind == ArgumentKind::Generator) return at::make_generator<at::CPUGeneratorImpl>(uint64_t{0});
+  return map_argument(value, kind, [&](const at::Tensor& t) { return stand_in(t, filling); });
 }
 
 // The results on one filling; nullopt and `why` where the kernel refuses it.

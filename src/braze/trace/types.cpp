@@ -60,42 +60,9 @@ at::Tensor to_meta(const at::Tensor& tensor) {
 }
 
 IValue meta_argument(const IValue& value, ArgumentKind kind) {
-  switch (kind) {
-    case ArgumentKind::Tensor:
-      return value.isTensor() && value.toTensor().defined() ? IValue(to_meta(value.toTensor())) : value;
-    case ArgumentKind::TensorList: {
-      if (!value.isList()) return value;
-      c10::List<at::Tensor> out;
-      for (const IValue& item : value.toListRef())
-        out.push_back(item.toTensor().defined() ? to_meta(item.toTensor()) : at::Tensor());
-      return out;
-    }
-    case ArgumentKind::OptionalTensorList: {
-      if (!value.isList()) return value;
-      c10::List<std::optional<at::Tensor>> out;
-      for (const IValue& item : value.toListRef())
-        out.push_back(item.isTensor() && item.toTensor().defined() ? std::optional(to_meta(item.toTensor()))
-                                                                   : std::nullopt);
-      return out;
-    }
-    case ArgumentKind::Int:
-    case ArgumentKind::Scalar:
-    case ArgumentKind::IntList: return specialized(value);
-    case ArgumentKind::Device: return c10::Device(c10::kMeta);
-    case ArgumentKind::Generator: return {};
-    case ArgumentKind::Float:
-    case ArgumentKind::FloatList:
-    case ArgumentKind::Bool:
-    case ArgumentKind::BoolList:
-    case ArgumentKind::ScalarList:
-    case ArgumentKind::String:
-    case ArgumentKind::StringList:
-    case ArgumentKind::DType:
-    case ArgumentKind::Layout:
-    case ArgumentKind::MemoryFormat:
-    case ArgumentKind::Other: break;
-  }
-  return value;
+  if (kind == ArgumentKind::Device) return c10::Device(c10::kMeta);
+  if (kind == ArgumentKind::Generator) return {};
+  return map_argument(value, kind, to_meta);
 }
 
 // Their type functions give other strides than the CPU kernels do.

@@ -19,6 +19,47 @@ torch::jit::Stack run_meta(const c10::OperatorHandle& op, OperatorInfo& info, at
 c10::SmallVector<int64_t, 6> specialized(c10::SymIntArrayRef values);
 c10::IValue specialized(const c10::IValue& value);   // a number or a list of numbers
 
+// The argument with `map` applied to its defined tensors and sizes specialised. What names a device or a generator is
+// left to the caller.
+template <class Map>
+c10::IValue map_argument(const c10::IValue& value, ArgumentKind kind, const Map& map) {
+  switch (kind) {
+    case ArgumentKind::Tensor:
+      return value.isTensor() && value.toTensor().defined() ? c10::IValue(map(value.toTensor())) : value;
+    case ArgumentKind::TensorList: {
+      if (!value.isList()) return value;
+      c10::List<at::Tensor> out;
+      for (const c10::IValue& item : value.toListRef())
+        out.push_back(item.toTensor().defined() ? map(item.toTensor()) : at::Tensor());
+      return out;
+    }
+    case ArgumentKind::OptionalTensorList: {
+      if (!value.isList()) return value;
+      c10::List<std::optional<at::Tensor>> out;
+      for (const c10::IValue& item : value.toListRef())
+        out.push_back(item.isTensor() && item.toTensor().defined() ? std::optional(map(item.toTensor())) : std::nullopt);
+      return out;
+    }
+    case ArgumentKind::Int:
+    case ArgumentKind::Scalar:
+    case ArgumentKind::IntList: return specialized(value);
+    case ArgumentKind::Device:
+    case ArgumentKind::Generator:
+    case ArgumentKind::Float:
+    case ArgumentKind::FloatList:
+    case ArgumentKind::Bool:
+    case ArgumentKind::BoolList:
+    case ArgumentKind::ScalarList:
+    case ArgumentKind::String:
+    case ArgumentKind::StringList:
+    case ArgumentKind::DType:
+    case ArgumentKind::Layout:
+    case ArgumentKind::MemoryFormat:
+    case ArgumentKind::Other: break;
+  }
+  return value;
+}
+
 // While alive, operators run on what they are given: nothing is recorded, autocast or differentiated.
 class ExcludeTracing {
  public:
