@@ -2,6 +2,7 @@
 //
 // Reads of existing objects guard the class attribute that the name has (or has not), and the presence or absence of
 // the name in the object's own storage; classes' Python __getattr__ and __getattribute__ run as ordinary frames.
+#include "braze/capture/differentiation.h"
 #include "braze/capture/executor.h"
 #include "braze/capture/guard_object.h"
 #include "braze/capture/natives.h"
@@ -373,6 +374,7 @@ Owned tensor_attribute(Executor& x, Value object, PyObject* name, bool suppress,
     if (kind == &PyGetSetDescr_Type || kind == &PyMemberDescr_Type) {
       if (name == interned("__class__")) return x.bind(descriptor, object, type, name);
       if (name == interned("__dict__")) return x.instance_dict(object);
+      if (name == interned("grad") && has_callers_gradient(x, object)) return get_gradient(x, object);
       const Ref stand_in = traced();
       Result<Ref> value = x.session.get_attribute(stand_in.get(), name);
       if (!value.ok()) throw Abort{value.why()};
@@ -536,7 +538,11 @@ bool Executor::require_fresh(Value v, const char* action) {
 
 bool Executor::generic_set_attribute(Value object, PyObject* name, Value value) {
   PyTypeObject* type = Py_TYPE(object.object);
-  if (prov.category(object.object) == Category::Tensor) fail("setting an attribute of a tensor");
+  if (prov.category(object.object) == Category::Tensor) {
+    if (name != interned("grad") || !has_callers_gradient(*this, object)) fail("setting an attribute of a tensor");
+    prov.use_type(object);
+    return capture::set_gradient(*this, object, value);
+  }
   prov.use_type(object);
   PyObject* raw = _PyType_Lookup(type, name);
   const Value descriptor = prov.class_attribute(type, name, raw);

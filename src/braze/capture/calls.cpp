@@ -155,7 +155,9 @@ Owned Executor::call_function(Value function, const Arguments& a) {
   switch (marking_of(f)) {
     case Marking::None: break;
     case Marking::Disabled: fail("call of a function that is marked to run eagerly: " + describe_callable(function.object));
-    case Marking::GraphBreak: fail("a graph break that the program asks for");
+    case Marking::GraphBreak:
+      if (frame_ != nullptr && is_torchs_own(frame_->function.object)) return Owned::none();
+      fail("a graph break that the program asks for");
     case Marking::AllowedInGraph: prov.use_identity(function); return call_tensor(function.object, a);
   }
   if (code.coroutine) fail("a coroutine");

@@ -119,7 +119,7 @@ Owned Executor::instantiate(Value type, const Arguments& a) {
     list.add(made.get());
     list.add(a);
     list.set_keyword_names(a.kwnames);
-    const Owned result = call_function(prov.class_attribute(actual, interned("__init__"), init), list.get());
+    const Owned result = call(prov.class_attribute(actual, interned("__init__"), init), list.get());
     if (!result) return {};
     if (result.ref.get() != Py_None) {
       PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'", Py_TYPE(result.ref.get())->tp_name);

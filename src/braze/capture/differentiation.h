@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "braze/capture/natives.h"
 
@@ -21,6 +22,21 @@ class Differentiation {
   virtual int64_t add_function(Backward backward) = 0;
   // How often inputs and these objects, as far as they are tensors, were changed in place so far.
   virtual uint64_t n_changes(std::span<PyObject* const> objects) const = 0;
+
+  // `.grad` of stand-ins. What the caller's tensor has is told once, before the traced program sees or changes it;
+  // gradients are traced tensors or None.
+  virtual bool knows_gradient(PyObject* stand_in) const = 0;
+  virtual Status tell_gradient(PyObject* stand_in, PyObject* gradient) = 0;
+  virtual Status set_gradient(PyObject* stand_in, PyObject* gradient) = 0;
+  virtual Ref gradient(PyObject* stand_in) const = 0;
+  // Before backward(): the stand-ins whose gradients a backward pass from these tensors can change.
+  virtual Result<std::vector<PyObject*>> receivers(std::span<PyObject* const> roots) = 0;
+  struct NewGradient {
+    PyObject* stand_in;
+    Ref gradient;
+  };
+  // Those that are other objects than they were told.
+  virtual std::vector<NewGradient> new_gradients() const = 0;
 };
 
 // Natives of kind Tensor that models and polyfills call; the domain registers them before the first trace:
@@ -33,6 +49,13 @@ PyObject* registered_native(const char* name);   // borrowed; nullptr: there is 
 
 // The side effects of a trace so far; differs after new ones.
 std::vector<PyObject*> side_effects(Executor& x);
+
+// Whether `.grad` of the tensor is a matter of the two functions below: it stands for one of the caller's.
+bool has_callers_gradient(Executor& x, Value tensor);
+Owned get_gradient(Executor& x, Value tensor);
+bool set_gradient(Executor& x, Value tensor, Value gradient);
+// The receivers of a backward pass from these tensors are told their gradients.
+void load_gradients(Executor& x, Value roots);
 
 const std::vector<ModelRow>& autograd_models();
 

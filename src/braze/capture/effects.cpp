@@ -221,9 +221,6 @@ Value Executor::dict_get(Value dict, Value key) {
   }
   PyObject* value = PyDict_GetItemWithError(dict.object, key.object);
   if (value != nullptr) {
-    if (dict.src != kNoSource && prov.category(key.object) == Category::Identity) {
-      fail("an existing dict with a key that is compared by identity");
-    }
     return prov.value_of(dict, key.object, value);
   }
   if (PyErr_Occurred()) return {};

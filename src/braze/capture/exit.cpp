@@ -1,5 +1,6 @@
 #include "braze/capture/exit.h"
 
+#include "braze/capture/differentiation.h"
 #include "braze/capture/guard_object.h"
 #include "braze/capture/natives.h"
 
@@ -326,6 +327,15 @@ void ExitBuilder::side_effects() {
       const int32_t operand[] = {slot(value)};
       const int32_t target = add(RecipeOp::Fetched, fetched(s.src));
       add(RecipeOp::SetAttr, target, operand, a.name.get());
+    }
+  }
+  if (auto* differentiation = dynamic_cast<Differentiation*>(&x_.session)) {
+    for (const auto& [stand_in, gradient] : differentiation->new_gradients()) {
+      PyObject* const tensor = x_.session.real_of(stand_in);
+      const int32_t value[] = {slot({gradient.get(), kNoSource})};
+      const int32_t target = add(RecipeOp::Fetched, fetched(x_.prov.recall(tensor, tensor)));
+      add(RecipeOp::SetAttr, target, value, interned("grad"));
+      kept_.push_back(gradient);
     }
   }
   for (const Effect& e : x_.effects) {

@@ -29,9 +29,14 @@ bool dict_contains(PyObject* dict, PyObject* key) {
 
 void GuardCompiler::attach_requirements() {
   const auto need = [&](Src src) {
-    while (src != kNoSource && nodes_[src].place == Place::Unneeded) {
-      nodes_[src].place = Place::Child;
-      src = source(src).base;
+    std::vector<Src> open{src};
+    while (!open.empty()) {
+      const Src next = open.back();
+      open.pop_back();
+      if (next == kNoSource || nodes_[next].place != Place::Unneeded) continue;
+      nodes_[next].place = Place::Child;
+      open.push_back(source(next).base);
+      if (source(next).kind == SourceKind::Lookup) open.push_back(static_cast<Src>(source(next).index));
     }
   };
   for (size_t i = 0; i < set_.requirements_.size(); i++) {
@@ -136,6 +141,7 @@ void GuardCompiler::resolve(Src src) {
     case SourceKind::Member:
       if (node.known == nullptr && owner != nullptr) node.known = load::wrapped_function(owner, s.key.get());
       break;
+    case SourceKind::Lookup: node.place = Place::Late; break;
     case SourceKind::Closure:
     case SourceKind::ClosureCell:
     case SourceKind::FuncDefaults:
@@ -216,6 +222,7 @@ bool GuardCompiler::checked_at_load(const Requirement& r) const {
     case GuardKind::Length: return type != nullptr && is_immutable(type);
     case GuardKind::Absent:
     case GuardKind::KeyAbsent:
+    case GuardKind::LookupAbsent:
     case GuardKind::Keys:
     case GuardKind::Same:
     case GuardKind::Distinct:
@@ -240,6 +247,13 @@ bool GuardCompiler::loaded_from_dict(Src child) const {
   return kind == SourceKind::Key || (kind == SourceKind::DictKey && nodes_[source(child).base].type == &PyDict_Type);
 }
 
+// tensor.grad, of tensors that have guards themselves.
+bool GuardCompiler::is_gradient(Src src) const {
+  const Source& s = source(src);
+  return s.kind == SourceKind::Member && nodes_[s.base].has_tensor_guard &&
+         PyUnicode_CompareWithASCIIString(s.key.get(), "grad") == 0;
+}
+
 void GuardCompiler::mark_loads() {
   for (const Src src : set_.fetched_) nodes_[src].load = true;
   for (const auto& [check, tensors] : set_.shapes_) {
@@ -252,7 +266,8 @@ void GuardCompiler::mark_loads() {
     Node& node = nodes_[src];
     if (node.place == Place::Unneeded) continue;
     for (const int32_t i : node.requirements) node.load = node.load || !implied(requirement(i));
-    if (node.load && node.place == Place::Child) nodes_[source(src).base].load = true;
+    if (node.load && (node.place == Place::Child || node.place == Place::Late)) nodes_[source(src).base].load = true;
+    if (node.load && node.place == Place::Late) nodes_[static_cast<size_t>(source(src).index)].load = true;
   }
   for (Src src = 1; src < nodes_.size(); src++) {
     Node& node = nodes_[src];

@@ -33,6 +33,11 @@ std::unique_ptr<GuardProgram> GuardCompiler::compile() {
   for (size_t i = 0; i < containers_.size(); i++) {
     for (const Src src : std::vector<Src>(containers_[i].loads)) emit_body(src);
   }
+  for (Src src = 1; src < nodes_.size(); src++) {
+    if (!nodes_[src].load || nodes_[src].place != Place::Late) continue;
+    emit_load(src, nodes_[source(src).base].reg);
+    emit_body(src);
+  }
   for (size_t i = 0; i < set_.requirements_.size(); i++) {
     const Requirement& r = set_.requirements_[i];
     if (r.kind != GuardKind::Modes) emit_last(r, static_cast<int32_t>(i));
@@ -118,6 +123,8 @@ void GuardCompiler::emit_load(Src src, Reg base) {
         node.reg = load(GuardOp::Member, constant(s.key.get()));
         CHECK(program_->temporaries_.size() < size_t{0xffff});
         program_->code_.back().hint = static_cast<uint16_t>(program_->temporaries_.size());
+        // A gradient lives as long as its tensor has it, and must not live longer.
+        program_->code_.back().flag = is_gradient(src) ? 1 : 0;
         program_->temporaries_.emplace_back();
       }
       break;
@@ -131,6 +138,7 @@ void GuardCompiler::emit_load(Src src, Reg base) {
       break;
     case SourceKind::Item: node.reg = load(GuardOp::Item, index); break;
     case SourceKind::DictKey: node.reg = load(GuardOp::DictKey, index); break;
+    case SourceKind::Lookup: node.reg = load(GuardOp::Lookup, nodes_[static_cast<Src>(s.index)].reg); break;
     case SourceKind::Method: node.reg = load(GuardOp::Method, index); break;
     case SourceKind::SuperAttr:
       node.reg = load(node.place == Place::ConstType ? GuardOp::ConstSuperAttr : GuardOp::SuperAttr, key_and_class(s));
@@ -196,6 +204,7 @@ void GuardCompiler::emit_check(int32_t i, Reg reg) {
     case GuardKind::Keys: test(GuardOp::Keys, constant(r.value)); break;
     case GuardKind::Tensor: test(GuardOp::Tensor, static_cast<uint32_t>(r.number)); break;
     case GuardKind::TypeAttribute: test(GuardOp::TypeOrSelf, watched_constant(r.value)); break;
+    case GuardKind::LookupAbsent:
     case GuardKind::Same:
     case GuardKind::Distinct:
     case GuardKind::Modes:
@@ -205,6 +214,7 @@ void GuardCompiler::emit_check(int32_t i, Reg reg) {
 
 void GuardCompiler::emit_last(const Requirement& r, int32_t i) {
   if (r.kind == GuardKind::Modes) emit(GuardOp::Modes, 0, number(r.number), i, kNoSource);
+  if (r.kind == GuardKind::LookupAbsent) emit(GuardOp::LookupAbsent, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
   if (r.kind == GuardKind::Same) emit(GuardOp::Same, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
   if (r.kind == GuardKind::Distinct) emit(GuardOp::Distinct, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
   if (r.kind == GuardKind::Shapes) {
@@ -247,7 +257,10 @@ void GuardCompiler::bind_constant_registers() {
   };
   for (GuardInsn& insn : program_->code_) {
     bind(insn.a);
-    if (insn.op == GuardOp::Same || insn.op == GuardOp::Distinct) bind(insn.b);
+    if (insn.op == GuardOp::Same || insn.op == GuardOp::Distinct || insn.op == GuardOp::Lookup ||
+        insn.op == GuardOp::LookupAbsent) {
+      bind(insn.b);
+    }
   }
   for (Reg& reg : program_->fetched_) bind(reg);
   for (auto& row : program_->shapes_) {

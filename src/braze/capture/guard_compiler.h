@@ -3,7 +3,8 @@
 // The sources that matter form a forest. Its roots are the callee, the arguments, and what stands in containers known
 // when the program is made: the globals of a function or module that is guarded by identity, and classes. Each value
 // is loaded once; then come the checks that hold as long as the container it came from is unchanged (inside the
-// container's group), the checks that must run every time, the group of its own attributes, and its children.
+// container's group), the checks that must run every time, the group of its own attributes, and its children. What is
+// found in a dict at a key that must be loaded itself (Late) comes after all these.
 #pragma once
 
 #include <map>
@@ -26,7 +27,7 @@ class GuardCompiler {
   static constexpr Reg kNoReg = UINT32_MAX;
   static constexpr Reg kConstant = 0x80000000u;   // marks a constant's register until the code's length is known
 
-  enum class Place : uint8_t { Unneeded, Root, Child, ConstDict, ConstType };
+  enum class Place : uint8_t { Unneeded, Root, Child, ConstDict, ConstType, Late };
   struct Node {
     Place place = Place::Unneeded;
     bool load = false;                   // its value is needed at run time
@@ -54,6 +55,7 @@ class GuardCompiler {
   void move_to_containers();
   void mark_loads();
   PyObject* known_class_attribute(const Source& s) const;
+  bool is_gradient(Src src) const;
   bool implied(const Requirement& r) const;        // another requirement already says so
   bool checked_at_load(const Requirement& r) const;
   bool in_instance_group(const Requirement& r) const { return r.kind == GuardKind::Absent; }

@@ -27,6 +27,7 @@ std::string FlatProgram::requirement_text(const Requirement& r) const {
       const bool is_function = sources_[r.src].kind != SourceKind::Dict && sources_[r.src].kind != SourceKind::Attr;
       return constant_text(r.key) + " is not in " + (is_function ? "the names of " : "") + subject();
     }
+    case GuardKind::LookupAbsent: return sources_.describe(r.other) + " is not in " + subject();
     case GuardKind::Length: return subject() + " has " + plural_text(r.number);
     case GuardKind::Keys: return "the keys of " + subject() + " are " + constant_text(r.value);
     case GuardKind::Same: return subject() + " is " + sources_.describe(r.other);
@@ -55,6 +56,7 @@ std::string FlatProgram::found_text(const GuardInsn& insn, const CallArgs&) cons
     case GuardOp::Length: return "now " + plural_text(load::length(registers_[insn.a]));
     case GuardOp::Absent:
     case GuardOp::KeyAbsent:
+    case GuardOp::LookupAbsent:
     case GuardOp::ConstKeyAbsent: return "now it has";
     case GuardOp::Tensor: {
       const TensorOperand& operand = operands_[insn.b];

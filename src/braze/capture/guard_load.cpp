@@ -64,6 +64,16 @@ PyObject* dict_key(PyObject* dict, int64_t i) {
   return out;
 }
 
+PyObject* lookup(PyObject* dict, PyObject* key) {
+  if (!PyDict_Check(dict)) return nullptr;
+  // Tensors are hashed by their id, in Python.
+  const Py_hash_t hash = Py_TYPE(key)->tp_hash == PyBaseObject_Type.tp_hash ? _Py_HashPointer(key)
+                                                                            : reinterpret_cast<Py_hash_t>(key);
+  PyObject* value = _PyDict_GetItem_KnownHash(dict, key, hash);
+  if (value == nullptr) PyErr_Clear();
+  return value;
+}
+
 bool keys_equal(PyObject* dict, PyObject* tuple_of_keys) {
   const Py_ssize_t n = PyTuple_GET_SIZE(tuple_of_keys);
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != n) return false;

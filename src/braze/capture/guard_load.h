@@ -56,6 +56,7 @@ inline PyObject* type_attribute(PyObject* object, PyObject* name) {
 PyObject* super_attribute(PyTypeObject* type, PyObject* after, PyObject* name);
 PyObject* dict_of(PyObject* object);              // a module's or a class's own dict; an instance's if it exists
 PyObject* dict_key(PyObject* dict, int64_t i);
+PyObject* lookup(PyObject* dict, PyObject* key);  // a key that is compared by identity
 bool keys_equal(PyObject* dict, PyObject* tuple_of_keys);
 // Slots and native getters, found on the type; a new reference.
 Ref member(PyObject* object, PyObject* name);

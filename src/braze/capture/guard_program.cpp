@@ -80,6 +80,7 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
         Ref& temporary = temporaries_[insn.hint];
         temporary = load::member(reg[insn.a], constants[insn.b]);
         value = temporary.get();
+        if (insn.flag != 0) temporary = Ref();
         break;
       }
       case GuardOp::TypeAttr: value = load::type_attribute(reg[insn.a], constants[insn.b]); break;
@@ -89,6 +90,7 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
       case GuardOp::Key:
         if (PyDict_Check(reg[insn.a])) value = object::dict_lookup(reg[insn.a], constants[insn.b], insn.hint, known);
         break;
+      case GuardOp::Lookup: value = load::lookup(reg[insn.a], reg[insn.b]); break;
       case GuardOp::DictKey: value = load::dict_key(reg[insn.a], insn.b); break;
       case GuardOp::Method: value = load::method_part(reg[insn.a], insn.b); break;
       case GuardOp::SuperAttr:
@@ -136,6 +138,9 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
             object::dict_lookup(reg[insn.a], constants[insn.b], insn.hint, known) != nullptr || !known) {
           return static_cast<int64_t>(pc);
         }
+        continue;
+      case GuardOp::LookupAbsent:
+        if (!PyDict_Check(reg[insn.a]) || load::lookup(reg[insn.a], reg[insn.b]) != nullptr) return static_cast<int64_t>(pc);
         continue;
       case GuardOp::ConstKeyAbsent:
         if (object::dict_lookup(groups_[insn.a].object, constants[insn.b], insn.hint, known) != nullptr || !known) {

@@ -23,11 +23,12 @@ enum class GuardOp : uint8_t {
   Closure, ClosureCell, FuncDefaults, FuncKwDefaults, FuncCode,
   Attr,           // b: key
   MemberObject,   // b: byte offset of an object field; flag: an empty one reads as None
-  Member,         // b: key; hint: number of the temporary
+  Member,         // b: key; hint: number of the temporary; flag: what it gives has another owner
   TypeAttr,       // b: key; a: an object or a class
   TypeOf, DictOf, Item,
   Key,            // b: key
   DictKey,        // b: position
+  Lookup,         // b: the key's register
   Method,
   SuperAttr,      // b: key; the class is constant b + 1
   ConstDictKey,   // a: group, b: key
@@ -41,6 +42,7 @@ enum class GuardOp : uint8_t {
   Truth, Length,  // b: number
   Absent, KeyAbsent,   // b: key
   ConstKeyAbsent, // a: group, b: key
+  LookupAbsent,   // b: the key's register
   Keys,           // b: constant tuple
   Same, Distinct, // b: register
   Tensor,         // b: operand

@@ -14,6 +14,7 @@ enum class GuardKind : uint8_t {
   Truth,          // number: 0 or 1
   Absent,         // key: an attribute name that the instance's own dict lacks
   KeyAbsent,      // key
+  LookupAbsent,   // other: the key, compared by identity
   Length,         // number
   Keys,           // value: a tuple of the keys
   Same,           // other

@@ -61,6 +61,10 @@ void GuardSet::absent(Src owner, PyObject* name) {
 
 void GuardSet::key_absent(Src dict, PyObject* key) { add({.kind = GuardKind::KeyAbsent, .src = dict, .key = key}); }
 
+void GuardSet::lookup_absent(Src dict, Src key) {
+  add({.kind = GuardKind::LookupAbsent, .src = dict, .other = key});
+}
+
 void GuardSet::length(Src src, int64_t n) { add({.kind = GuardKind::Length, .src = src, .number = n}); }
 
 void GuardSet::keys(Src dict, PyObject* tuple_of_keys) {

@@ -37,6 +37,7 @@ class GuardSet {
   void truth(Src src, bool value);                    // bool(x) of an exact builtin: emptiness of a container, int != 0
   void absent(Src owner, PyObject* name);             // the instance dict has no such attribute
   void key_absent(Src dict, PyObject* key);
+  void lookup_absent(Src dict, Src key);              // a key that is compared by identity
   void length(Src src, int64_t n);                    // list, tuple, dict, set, str storage
   void keys(Src dict, PyObject* tuple_of_keys);       // exact keys in exact order
   void same(Src a, Src b);                            // a is b

@@ -37,6 +37,10 @@ bool is_allowed_by_torch(PyObject* function) {
 
 }  // namespace
 
+bool is_torchs_own(PyObject* function) {
+  return PyFunction_Check(function) && starts_with(reinterpret_cast<PyFunctionObject*>(function)->func_module, "torch.");
+}
+
 Marking marking_of(PyFunctionObject* function) {
   if (function->func_dict != nullptr && PyDict_GET_SIZE(function->func_dict) > 0) {
     if (is_true(function->func_dict, "_braze_disabled")) return Marking::Disabled;

@@ -13,5 +13,7 @@ enum class Marking : uint8_t {
 };
 
 Marking marking_of(PyFunctionObject* function);
+// A function of torch: what it says of graphs is about Dynamo's limits.
+bool is_torchs_own(PyObject* function);
 
 }  // namespace braze::capture

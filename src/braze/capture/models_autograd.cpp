@@ -158,10 +158,22 @@ Owned grad(Executor& x, Value, const Arguments& a) {
   return x.call_function({polyfill("autograd_grad").get(), kNoSource}, a);
 }
 
+Owned backward(Executor& x, Value, const Arguments& a) {
+  if (registered_native("run_backward") == nullptr) x.fail("a backward pass");
+  return x.call_function({polyfill("autograd_backward").get(), kNoSource}, a);
+}
+
+// Steps count in tensors, whose values the call can't read.
+Owned step_value(Executor& x, Value, const Arguments& a) {
+  return x.call_function({polyfill("step_value").get(), kNoSource}, a);
+}
+
 // The engine object itself is the process's.
 Owned run_backward(Executor& x, Value, const Arguments& a) {
   PyObject* native = registered_native("run_backward");
-  if (native == nullptr || a.n_positional() < 1) x.fail("a backward pass");
+  if (native == nullptr || a.n_positional() < 2 || !PyTuple_Check(a[1].object)) x.fail("a backward pass");
+  const Value accumulates = a.n_positional() > 7 ? a[7] : a.keyword("accumulate_grad");
+  if (accumulates.object != nullptr && accumulates.object != Py_False) load_gradients(x, a[1]);
   ArgumentList list;
   list.add(a, 1);
   list.set_keyword_names(a.kwnames);
@@ -190,7 +202,9 @@ const std::vector<ModelRow>& autograd_models() {
       {"torch.autograd.function.Function.apply.__func__", apply},
       {"torch.utils.checkpoint.checkpoint", checkpoint},
       {"torch.autograd.grad", grad},
-      {"torch._C._EngineBase.run_backward", run_backward},
+      {"torch.autograd.backward", backward},
+      {"torch.optim.optimizer._get_value", step_value},
+      {"torch.autograd.variable.Variable._execution_engine.run_backward", run_backward},
   };
   return rows;
 }

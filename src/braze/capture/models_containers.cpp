@@ -72,7 +72,7 @@ bool for_each_pair_of(Executor& x, Value mapping, PairFunction f, void* state) {
         PyObject* key = PyList_GET_ITEM(keys.get(), i);
         const Ref value = Ref::borrow(PyDict_GetItemWithError(mapping.object, key));
         if (!value) continue;
-        if (!f(state, {key, kNoSource}, x.prov.value_of(mapping, key, value.get()))) return false;
+        if (!f(state, {key, x.prov.recall(mapping.object, key)}, x.prov.value_of(mapping, key, value.get()))) return false;
       }
       return true;
     }

@@ -7,6 +7,7 @@ namespace {
 
 Owned always_true(Executor&, Value, const Arguments&) { return Owned::boolean(true); }
 Owned always_none(Executor&, Value, const Arguments&) { return Owned::none(); }
+Owned itself(Executor&, Value, const Arguments& a) { return Owned::borrow(a[0]); }
 
 // has_torch_function(...): depends on the types of the arguments only.
 Owned by_types(Executor& x, Value callable, const Arguments& a) {
@@ -108,6 +109,8 @@ const std::vector<ModelRow>& library_models() {
       {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},
       {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
       {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
+      {"torch.autograd.profiler.record_function.__enter__", itself},
+      {"torch.autograd.profiler.record_function.__exit__", always_none},
       {"_thread.get_ident", thread_identity}, {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
       {"inspect.signature", model_signature}, {"_warnings.warn", later},
       {"dataclasses.fields", is_derived_of_class}, {"dataclasses.is_dataclass", is_derived_of_class},

@@ -394,21 +394,13 @@ def function_backward(cls, ctx, *gradients):
     result = backward(ctx, *gradients)
     return result if isinstance(result, tuple) else (result,)
 
-def autograd_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
-                  is_grads_batched=False, materialize_grads=False):
-    # What eager refuses or does otherwise, no backward pass is given.
-    if allow_unused is None:
-        allow_unused = False
-    if is_grads_batched or materialize_grads:
-        run_backward()
-    Tensor = torch.Tensor
-    outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+def output_gradients(outputs, grad_outputs):
+    # What eager refuses, no backward pass is given.
     if grad_outputs is None:
         grad_outputs = (None,) * len(outputs)
-    elif isinstance(grad_outputs, Tensor):
+    elif isinstance(grad_outputs, torch.Tensor):
         grad_outputs = (grad_outputs,)
-    if len(outputs) != len(grad_outputs) or len(inputs) == 0:
+    if len(outputs) != len(grad_outputs):
         run_backward()
     gradients = []
     for i in range(len(outputs)):
@@ -421,10 +413,47 @@ def autograd_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_
                 run_backward()
             gradient = torch.ones_like(output)
         gradients.append(gradient)
+    return tuple(gradients)
+
+def autograd_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
+                  is_grads_batched=False, materialize_grads=False):
+    # What eager refuses or does otherwise, no backward pass is given.
+    if allow_unused is None:
+        allow_unused = False
+    if is_grads_batched or materialize_grads:
+        run_backward()
+    Tensor = torch.Tensor
+    outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if len(inputs) == 0:
+        run_backward()
+    gradients = output_gradients(outputs, grad_outputs)
     if retain_graph is None:
         retain_graph = create_graph
-    return run_backward(outputs, tuple(gradients), retain_graph, create_graph, inputs, allow_unused,
-                        accumulate_grad=False)
+    return run_backward(outputs, gradients, retain_graph, create_graph, inputs, allow_unused, accumulate_grad=False)
+
+def autograd_backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None,
+                      inputs=None):
+    if grad_variables is not None or (inputs is not None and len(inputs) == 0):
+        run_backward()
+    Tensor = torch.Tensor
+    tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs) if inputs is not None else ()
+    gradients = output_gradients(tensors, grad_tensors)
+    if retain_graph is None:
+        retain_graph = create_graph
+    torch.autograd.variable.Variable._execution_engine.run_backward(
+        tensors, gradients, retain_graph, create_graph, inputs, True, accumulate_grad=True)
+
+def record_function_init(self, name, args=None):
+    self.name = name
+    self.args = args
+    self.run_callbacks_on_exit = True
+    self.record = None
+
+def step_value(x):
+    # The optimizers' own arithmetic is that of Python's floats.
+    return x.to(torch.float64) if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x
 
 def checkpoint(function, *args, **kwargs):
     outer = set_recompute(True)
@@ -452,6 +481,7 @@ constexpr Row kRows[] = {
     {"itertools.combinations", "combinations"}, {"itertools.permutations", "permutations"},
     {"functools.cached_property.__get__", "cached_property_get"},
     {"itertools.compress", "compress"}, {"itertools.groupby", "groupby"},
+    {"torch.autograd.profiler.record_function.__init__", "record_function_init"},
 };
 
 PyObject* scope() {

@@ -1,5 +1,6 @@
 #include "braze/capture/provenance.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "braze/capture/frame_hook.h"
@@ -35,6 +36,8 @@ bool is_referent_type(PyTypeObject* type) {
   }
   return PyType_IsSubtype(type, &PyType_Type) || PyType_IsSubtype(type, &PyModule_Type);
 }
+
+bool compares_by_identity(Category c) { return c == Category::Identity || c == Category::Tensor; }
 
 }  // namespace
 
@@ -181,6 +184,11 @@ Value Provenance::value_of(Value dict, PyObject* key, PyObject* value) {
   if (dict.src == kNoSource) return {value, recall(dict.object, value)};
   const Source& s = sources_[dict.src];
   if (s.kind == SourceKind::Dict) return found(value, intern(SourceKind::Attr, s.base, 0, key));
+  if (compares_by_identity(category(key))) {
+    const Src* key_src = known_.find(key);
+    if (key_src == nullptr) unsupported("an existing dict with a key of unknown origin");
+    return found(value, intern(SourceKind::Lookup, dict.src, *key_src));
+  }
   return found(value, intern(SourceKind::Key, dict.src, 0, key));
 }
 
@@ -249,6 +257,17 @@ void Provenance::use_keys(Value dict) {
   if (dict.src == kNoSource || !once(dict.src, kKeys)) return;
   const Ref keys = Ref::steal(PyDict_CheckExact(dict.object) ? PyDict_Keys(dict.object) : PyMapping_Keys(dict.object));
   if (!keys) PyErr_Clear(), unsupported("keys of a dict that can't be listed");
+  const auto by_identity = [&](PyObject* key) { return compares_by_identity(category(key)); };
+  PyObject** const first = PySequence_Fast_ITEMS(keys.get());
+  PyObject** const last = first + PyList_GET_SIZE(keys.get());
+  if (std::any_of(first, last, by_identity)) {   // which guards don't hold
+    if (once(dict.src, kLength)) guards_.length(dict.src, last - first);
+    for (PyObject** key = first; key != last; ++key) {
+      const Value v = found(*key, intern(SourceKind::DictKey, dict.src, key - first));
+      if (!by_identity(*key)) use_deep(v);
+    }
+    return;
+  }
   const Ref tuple = Ref::steal(PyList_AsTuple(keys.get()));
   guards_.keys(dict.src, tuple.get());
 }
@@ -261,6 +280,12 @@ void Provenance::use_absent(Value owner, PyObject* name) {
 
 void Provenance::use_key_absent(Value dict, PyObject* key) {
   if (dict.src == kNoSource || (flags(dict.src) & kKeys)) return;
+  if (const Category c = category(key); compares_by_identity(c)) {
+    const Src* key_src = known_.find(key);
+    if (key_src != nullptr) return guards_.lookup_absent(dict.src, *key_src);
+    if (is_fresh(key) || c == Category::Tensor) return;   // made in the trace: it can't be there
+    unsupported("an existing dict with a key of unknown origin");
+  }
   const Source& s = sources_[dict.src];
   if (s.kind == SourceKind::Dict && category(object_at(s.base)) == Category::Identity) {
     return use_absent({object_at(s.base), s.base}, key);

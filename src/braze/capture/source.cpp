@@ -126,6 +126,7 @@ std::string SourceTable::describe(Src src) const {
       }
       return base() + "[" + constant_text(s.key.get()) + "]";
     }
+    case SourceKind::Lookup: return base() + "[" + describe(static_cast<Src>(s.index)) + "]";
     case SourceKind::DictKey: return "list(" + base() + ")[" + number + "]";
     case SourceKind::Method: return base() + (s.index == 0 ? ".__self__" : ".__func__");
     case SourceKind::SuperAttr: return "super(" + extra_name(s) + ", " + base() + ")." + name_of(s.key.get());

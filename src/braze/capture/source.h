@@ -34,6 +34,7 @@ enum class SourceKind : uint8_t {
   Item,           // base: exact list or tuple (or subclass thereof); index
   Key,            // base: exact dict (or subclass, storage read directly); key: a constant hashable
   DictKey,        // base: dict; index: the i-th key in order
+  Lookup,         // base: dict (as Key); index: the Src of the key, an object that is compared by identity
   Method,         // base: bound method; index 0: __self__, 1: __func__
   SuperAttr,      // base: the object; key: name; extra: the class whose MRO successor is searched
   ImportedModule, // key: sys.modules[key]

@@ -380,7 +380,7 @@ Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> 
     }
   }
   std::shared_ptr<Executable> executable;
-  const bool training = context.joint && !context.joint->tangents.empty();
+  const bool training = context.joint && !(context.joint->tangents.empty() && context.joint->spent.empty());
   if (std::ranges::find(backends(), context.backend) == backends().end()) {
     if (training) return Unsupported{"training through backend " + context.backend, ""};
     TRY(executable, compile_in_python(*graph, context));

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
@@ -260,7 +261,7 @@ class TrainingExecutor final : public Executable {
       }
     }
     at::Tensor random_state;
-    if (region_->random) {
+    if (region_->random && !plan.joint.tangents.empty()) {
       at::Generator generator = at::detail::getDefaultCPUGenerator();
       const std::lock_guard lock(generator.mutex());
       random_state = generator.get_state();
@@ -269,13 +270,18 @@ class TrainingExecutor final : public Executable {
     sizes_.evaluate(bound, sizes.data());
     for (SizeSlots::Ref ref : backward_sizes_) backward_sizes.push_back(SizeSlots::value(ref, sizes.data()));
     region_->forward->run_tensors(std::move(bound), {}, results);
-    auto node = trace::make_autograd_node<RegionBackward>(region_, torch::autograd::collect_next_edges(differentiated));
-    for (const trace::JointPlan::Tangent& tangent : plan.joint.tangents)
-      torch::autograd::set_history(results[static_cast<size_t>(tangent.output)], node);
-    share_versions(results);
-    node->save(callers, results);
-    node->save_sizes(std::move(backward_sizes));
-    node->save_primals(callers, std::move(written), std::move(random_state));
+    for (const trace::JointPlan::Spent& spent : plan.joint.spent)
+      torch::autograd::set_history(results[static_cast<size_t>(spent.output)],
+                                   trace::make_autograd_node<torch::autograd::Error>(spent.error));
+    if (!plan.joint.tangents.empty()) {
+      auto node = trace::make_autograd_node<RegionBackward>(region_, torch::autograd::collect_next_edges(differentiated));
+      for (const trace::JointPlan::Tangent& tangent : plan.joint.tangents)
+        torch::autograd::set_history(results[static_cast<size_t>(tangent.output)], node);
+      share_versions(results);
+      node->save(callers, results);
+      node->save_sizes(std::move(backward_sizes));
+      node->save_primals(callers, std::move(written), std::move(random_state));
+    }
     finish(callers, sizes, results, same_input);
   }
 

@@ -46,6 +46,12 @@ struct JointPlan {
   std::vector<Tangent> tangents;                  // of every forward output that autograd tracks, in their order
   std::vector<int32_t> gradients;                 // the callers' tensors (index into TraceSession::inputs(), not graph
                                                   // inputs: several may enter through one storage base) that get them
+  struct Spent {
+    int32_t output = -1;
+    std::string error;
+  };
+  std::vector<Spent> spent;                       // forward outputs whose backward pass has run in the call already, or
+                                                  // can't run any more: another one raises this error
   std::string no_double_backward;                 // why this graph does not give second derivatives; empty: it does
 };
 

@@ -154,13 +154,17 @@ PyObject* run_backward(PyObject*, PyObject* const* arguments, Py_ssize_t n, PyOb
   HANDLE_TH_ERRORS
   Recorder* recorder = current_recorder();
   if (recorder == nullptr) unsupported("a backward pass outside a trace");
+  torch::autograd::edge_list roots;
+  bool keeps_graph = false;
   try {
-    if (accumulates(arguments, n, kwnames))
-      unsupported("backward() inside the call");
-    torch::autograd::edge_list roots;
-    if (n == 0 || !PyTuple_Check(arguments[0])) unsupported("a backward pass from what is no tuple");
-    for (const at::Tensor& root : tensors_in(arguments[0]))
+    if (n < 4 || !PyTuple_Check(arguments[0])) unsupported("a backward pass from what is no tuple");
+    keeps_graph = arguments[2] == Py_True;
+    if (accumulates(arguments, n, kwnames) && arguments[3] == Py_True)
+      unsupported("backward(create_graph=True) inside the call");
+    for (const at::Tensor& root : tensors_in(arguments[0])) {
+      if (root.is_cuda()) unsupported("gradients on a GPU");
       if (root.requires_grad()) roots.push_back(torch::autograd::impl::gradient_edge(root));
+    }
     nodes_behind(roots);
   } catch (const Abort& abort) {
     recorder->note_failure(abort.why);
@@ -178,6 +182,7 @@ PyObject* run_backward(PyObject*, PyObject* const* arguments, Py_ssize_t n, PyOb
   PyObject* gradients = PyObject_VectorcallMethod(name, all.data(), static_cast<size_t>(n) + 1, kwnames);
   // Errors of the engine are eager's to raise.
   if (gradients == nullptr) recorder->note_failure({"a backward pass inside the call raises an error", ""});
+  else if (!keeps_graph) recorder->spent_roots.insert(recorder->spent_roots.end(), roots.begin(), roots.end());
   return gradients;
   END_HANDLE_TH_ERRORS
 }

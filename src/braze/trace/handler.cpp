@@ -13,6 +13,7 @@
 #include "braze/graph/type_rules.h"
 #include "braze/support/check.h"
 #include "braze/trace/abort.h"
+#include "braze/trace/number_operands.h"
 #include "braze/trace/probe.h"
 #include "braze/trace/python_number.h"
 #include "braze/trace/recorder.h"
@@ -255,6 +256,11 @@ void Recorder::check_as_strided(const OperatorInfo& info) {
 void Recorder::read_item(const OperatorHandle& op, Stack* stack) {
   const at::Tensor self = stack->back().toTensor();
   const TracedImpl* impl = ::braze::trace::traced(self);
+  if (impl != nullptr && !impl->constant().defined() && c10::isFloatingType(self.scalar_type()) &&
+      op.schema().name() == "aten::_local_scalar_dense") {
+    stack->back() = number_in(self);
+    return;
+  }
   if (impl == nullptr || !impl->constant().defined())
     unsupported("the program needs the value of a tensor (item(), bool(), int(), float())",
                 "compute with tensors, for example torch.where instead of if");
@@ -283,6 +289,7 @@ void Recorder::record(const OperatorHandle& op, Stack* stack) {
     case Treatment::DynamicIfNone:
     case Treatment::Mutable: break;
   }
+  if (has_number_in_tensor(arguments)) return call_with_tensors(op, stack);
   refuse_data_reads(op, info);
   check_uninitialized(info);
   check_as_strided(info);

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "braze/support/check.h"
@@ -63,7 +64,10 @@ uint64_t changes_of(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-std::unordered_set<Node*> nodes_behind(const torch::autograd::edge_list& roots) {
+namespace {
+
+template <class Visit>
+std::unordered_set<Node*> visit_behind(const torch::autograd::edge_list& roots, const Visit& at_node) {
   std::unordered_set<Node*> seen;
   std::vector<Node*> open;
   const auto visit = [&](const Edge& edge) {
@@ -73,11 +77,15 @@ std::unordered_set<Node*> nodes_behind(const torch::autograd::edge_list& roots) 
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();
-    refuse_hooks(*node);
+    at_node(*node);
     for (const Edge& edge : node->next_edges()) visit(edge);
   }
   return seen;
 }
+
+}  // namespace
+
+std::unordered_set<Node*> nodes_behind(const torch::autograd::edge_list& roots) { return visit_behind(roots, &refuse_hooks); }
 
 void Session::give_gradient_edge(StandIn& input) {
   if (!input.real.requires_grad()) return;
@@ -119,16 +127,21 @@ Value* Session::gradient_value(const at::Tensor& gradient) {
   return copy_of(value);
 }
 
+std::vector<at::Tensor> Session::run_engine(const std::vector<Edge>& roots, std::vector<at::Tensor> tangents,
+                                            const std::vector<Edge>& leaves, bool keep_graph) {
+  const Recorder::BackwardScope backward(recorder_);
+  // The forward's autocast is over when gradients are computed.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const WithoutGil without_gil;
+  return torch::autograd::Engine::get_default_engine().execute(roots, tangents, keep_graph, /*create_graph=*/false,
+                                                               /*accumulate_grad=*/false, leaves);
+}
+
 std::vector<at::Tensor> Session::run_backward(const std::vector<Edge>& roots, std::vector<at::Tensor> tangents,
                                               const std::vector<Edge>& leaves) {
   recorder_.take_failure();
   try {
-    const Recorder::BackwardScope backward(recorder_);
-    // The forward's autocast is over when gradients are computed.
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    const WithoutGil without_gil;
-    return torch::autograd::Engine::get_default_engine().execute(roots, tangents, /*keep_graph=*/false,
-                                                                 /*create_graph=*/false, /*accumulate_grad=*/false, leaves);
+    return run_engine(roots, std::move(tangents), leaves, /*keep_graph=*/false);
   } catch (const std::exception& error) {
     if (auto noted = recorder_.take_failure()) throw Abort(*noted);
     const std::string text = error.what();
@@ -149,11 +162,43 @@ uint64_t Session::n_changes(std::span<PyObject* const> objects) const {
   return n;
 }
 
-JointPlan Session::add_gradients(const std::vector<at::Tensor>& tracked) {
+// Nodes are shared if both passes go through them; the ends, which keep nothing, are shared by all.
+std::optional<std::string> Session::spent(const at::Tensor& output) {
+  const Edge root = torch::autograd::impl::gradient_edge(output);
+  const auto nothing = [](const Node&) {};
+  const std::unordered_set<Node*> used = visit_behind(recorder_.spent_roots, nothing);
+  const std::unordered_set<Node*> nodes = visit_behind({root}, nothing);
+  if (std::none_of(nodes.begin(), nodes.end(), [&](Node* n) { return n->num_outputs() > 0 && used.contains(n); })) return {};
+  torch::autograd::edge_list leaves;
+  for (const StandIn& input : stand_ins_)
+    if (const Edge edge = gradient_edge(input); edge.function && nodes.contains(edge.function.get())) leaves.push_back(edge);
+  if (leaves.empty()) return {};
+  // Whether what it used is still there, only the pass can tell. What it records is dead code.
+  Value* unused = nullptr;
+  graph::TensorType type = traced(functional::from_functional_tensor(output))->value()->type;
+  std::vector<at::Tensor> tangents{make_tangent(type, &unused)};
+  try {
+    run_engine({root}, std::move(tangents), leaves, /*keep_graph=*/true);
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return {};
+}
+
+JointPlan Session::add_gradients(std::vector<at::Tensor> tracked) {
   graph::Graph& g = recorder_.graph();
   CHECK(tracked.size() == g.outputs.size());
   JointPlan plan;
   plan.n_forward = g.outputs.size();
+  for (size_t i = 0; i < tracked.size() && !recorder_.spent_roots.empty(); ++i) {
+    if (!tracked[i].defined()) continue;
+    std::optional<std::string> error = spent(tracked[i]);
+    if (!error) continue;
+    plan.spent.push_back({static_cast<int32_t>(i), *std::move(error)});
+    tracked[i] = at::Tensor();
+  }
   std::vector<Edge> roots, leaves;
   for (const at::Tensor& output : tracked)
     if (output.defined()) roots.push_back(torch::autograd::impl::gradient_edge(output));

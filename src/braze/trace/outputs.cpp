@@ -114,7 +114,7 @@ void Session::refuse_autograd_changes() const {
       unsupported("requires_grad of an input is changed");
     auto* meta = torch::autograd::impl::get_autograd_meta(input.wrapper);
     if (meta == nullptr) continue;
-    if (meta->grad().defined()) unsupported("the gradient of an input is changed");
+    if (meta->grad().defined() && !input.knows_gradient) unsupported("the gradient of an input is changed");
     if (input.wrapper.retains_grad() || !torch::autograd::impl::hooks(input.wrapper).empty() ||
         torch::autograd::impl::post_acc_grad_hooks(input.wrapper) != nullptr)
       unsupported("a hook on an input");

@@ -87,6 +87,9 @@ class Recorder {
   };
   Custom custom;
 
+  // Where backward passes that freed what they used started.
+  torch::autograd::edge_list spent_roots;
+
   int64_t n_nodes() const { return n_nodes_; }
   // Ids rise: values made from now on have at least this one.
   int64_t next_value_id() const { return highest_id_ + 1; }

@@ -30,6 +30,12 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   Result<capture::Ref> get_attribute(PyObject* traced, PyObject* name) override;
   int64_t add_function(capture::Backward backward) override;
   uint64_t n_changes(std::span<PyObject* const> objects) const override;
+  bool knows_gradient(PyObject* stand_in) const override;
+  Status tell_gradient(PyObject* stand_in, PyObject* gradient) override;
+  Status set_gradient(PyObject* stand_in, PyObject* gradient) override;
+  capture::Ref gradient(PyObject* stand_in) const override;
+  Result<std::vector<PyObject*>> receivers(std::span<PyObject* const> roots) override;
+  std::vector<NewGradient> new_gradients() const override;
   Result<Finished> finish(std::span<PyObject* const> outputs) override;
   std::vector<Input> inputs() const override;
   std::vector<Input> guarded_only() const override;
@@ -58,6 +64,8 @@ class Session final : public capture::TraceSession, public capture::Differentiat
     std::vector<bool> dynamic;
     const torch::autograd::Node* grad_fn = nullptr;   // what stands for the gradient function of the caller's tensor
     torch::autograd::Edge edge;                       // and where gradients of the stand-in go then
+    bool knows_gradient = false;                      // the stand-in's .grad is what the caller's tensor has
+    at::Tensor told_gradient;                         // at first
     bool gets_gradient = false;                       // set by finish(): some output's gradient reaches it
     int32_t caller = -1;                              // set by finish(): place in inputs()
   };
@@ -70,16 +78,22 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   void make_based(StandIn& input);
   capture::Ref finish_call(PyObject* result);
   Unsupported failure();
+  StandIn& at(PyObject* stand_in);
+  const StandIn& at(PyObject* stand_in) const { return const_cast<Session*>(this)->at(stand_in); }
 
   // joint.cpp
   void give_gradient_edge(StandIn& input);
   torch::autograd::Edge gradient_edge(const StandIn& input) const;
   at::Tensor make_tangent(graph::TensorType type, graph::Value** input);
   graph::Value* gradient_value(const at::Tensor& gradient);
+  std::vector<at::Tensor> run_engine(const std::vector<torch::autograd::Edge>& roots, std::vector<at::Tensor> tangents,
+                                     const std::vector<torch::autograd::Edge>& leaves, bool keep_graph);
   std::vector<at::Tensor> run_backward(const std::vector<torch::autograd::Edge>& roots, std::vector<at::Tensor> tangents,
                                        const std::vector<torch::autograd::Edge>& leaves);
+  // Whether a backward pass from this tensor, which shares nodes with one that has run, is an error: which.
+  std::optional<std::string> spent(const at::Tensor& output);
   // Appends the gradients of the outputs for which `tracked` has the tensor that autograd knows them by.
-  JointPlan add_gradients(const std::vector<at::Tensor>& tracked);
+  JointPlan add_gradients(std::vector<at::Tensor> tracked);
 
   // outputs.cpp
   struct Outputs;

@@ -18,6 +18,7 @@ struct TensorState {
   bool requires_grad;
   bool leaf;                           // looked at where a tensor requires grad and is no parameter
   bool exact_storage;
+  bool no_hooks;
   int64_t offset = 0;
   size_t storage_bytes = 0;
   std::vector<int64_t> sizes;          // -1: dynamic
@@ -65,7 +66,8 @@ bool check(const void* opaque, PyObject* object) {
       impl.device() != state.device || impl.requires_grad() != state.requires_grad)
     return false;
   return sizes_match(state, impl.sizes()) && strides_match(state, impl) &&
-         (!state.exact_storage || storage_matches(state, impl)) && leaf_matches(state, impl);
+         (!state.exact_storage || storage_matches(state, impl)) && leaf_matches(state, impl) &&
+         !(state.no_hooks && has_hooks(tensor));
 }
 
 // Nothing but sizes differs: the layout is dense in the same order of dimensions as before.
@@ -75,7 +77,8 @@ bool changed_sizes(const void* opaque, PyObject* object, std::vector<int64_t>* d
   const c10::TensorImpl& impl = *THPVariable_Unpack(object).unsafeGetTensorImpl();
   if (impl.key_set().raw_repr() != state.keys || c10::typeMetaToScalarType(impl.dtype()) != state.dtype ||
       impl.device() != state.device || impl.requires_grad() != state.requires_grad ||
-      impl.sizes().size() != state.sizes.size() || !leaf_matches(state, impl)) {
+      impl.sizes().size() != state.sizes.size() || !leaf_matches(state, impl) ||
+      (state.no_hooks && has_hooks(THPVariable_Unpack(object)))) {
     return false;
   }
   for (size_t i = 0; i < state.sizes.size(); ++i) {
@@ -129,11 +132,21 @@ std::string describe(const void* opaque, PyObject* object) {
   if (!sizes_match(state, impl.sizes())) differ("size", list(impl.sizes()), list(state.sizes));
   else if (!strides_match(state, impl)) differ("stride", list(impl.strides()), list(state.strides));
   if (state.exact_storage && !storage_matches(state, impl)) out << (out.tellp() == 0 ? "" : "; ") << "storage changed";
+  if (state.no_hooks && has_hooks(THPVariable_Unpack(object))) out << (out.tellp() == 0 ? "" : "; ") << "it has hooks";
   if (impl.key_set().raw_repr() != state.keys && out.tellp() == 0) out << "dispatch keys changed";
   return out.str();
 }
 
 }  // namespace
+
+bool has_hooks(const at::Tensor& tensor) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  if (meta == nullptr) return false;
+  if (!meta->hooks_.empty() || meta->post_acc_grad_hooks_ != nullptr) return true;
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor);
+  return accumulator && (!accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty() ||
+                         !accumulator->tensor_pre_hooks().empty() || accumulator->tensor_post_acc_grad_hooks() != nullptr);
+}
 
 std::vector<int> dense_order(at::IntArrayRef sizes, at::IntArrayRef strides) {
   std::vector<int> order(sizes.size());
@@ -161,6 +174,7 @@ capture::TensorOperand tensor_operand(PyObject* object, const TensorGuardOptions
   state->requires_grad = tensor.requires_grad();
   state->leaf = tensor.requires_grad() && tensor.is_leaf();
   state->exact_storage = options.exact_storage;
+  state->no_hooks = options.no_hooks;
   state->sizes = impl.sizes().vec();
   state->strides = impl.strides().vec();
   if (options.exact_storage) {
