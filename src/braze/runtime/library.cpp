@@ -13,9 +13,12 @@ namespace {
 
 using graph::OpId;
 
-bool is_float32(const graph::Value* value) {
-  return value != nullptr && value->type.dtype == DType::F32 && value->type.device.kind == Device::Kind::Cpu &&
-         value->type.is_strided;
+std::optional<Element> element_of(const graph::Value* value) {
+  if (value == nullptr || value->type.device.kind != Device::Kind::Cpu || !value->type.is_strided) return std::nullopt;
+  if (value->type.dtype == DType::F32) return Element::F32;
+  if (value->type.dtype == DType::BF16) return Element::BF16;
+  if (value->type.dtype == DType::F16) return Element::F16;
+  return std::nullopt;
 }
 
 std::optional<double> number(const graph::Argument& argument) {
@@ -29,7 +32,7 @@ std::optional<double> number(const graph::Argument& argument) {
 // mm(a, b), addmm(bias, a, b) with a row vector bias and factors 1, bmm(a, b).
 class MatrixProduct final : public LibraryCall {
  public:
-  MatrixProduct(bool has_bias, bool batched) : has_bias_(has_bias), batched_(batched) {}
+  MatrixProduct(Element element, bool has_bias, bool batched) : element_(element), has_bias_(has_bias), batched_(batched) {}
 
   std::string name() const override { return batched_ ? "batched matmul" : has_bias_ ? "matmul+bias" : "matmul"; }
 
@@ -50,34 +53,32 @@ class MatrixProduct final : public LibraryCall {
     const StridedData& out = outs[0];
     const size_t first = has_bias_ ? 1 : 0;
     const StridedData &a = operands[first], &b = operands[first + 1];
-    const auto floats = [](const StridedData& t) { return reinterpret_cast<float*>(t.data); };
     const size_t d = batched_ ? 1 : 0;
     const int64_t m = a.sizes[d], k = a.sizes[d + 1], n = b.sizes[d + 1];
-    MatmulEpilogue epilogue;
-    if (has_bias_) epilogue.bias = floats(operands[0]);
-    const MatmulOperand left{floats(a), a.strides[d], a.strides[d + 1]}, right{floats(b), b.strides[d], b.strides[d + 1]};
+    const MatmulOperand left{a.data, a.strides[d], a.strides[d + 1]}, right{b.data, b.strides[d], b.strides[d + 1]};
     if (batched_)
-      matmul_batch(a.sizes[0], m, n, k, left, a.strides[0], right, b.strides[0], floats(out), out.strides[1], out.strides[0]);
+      matmul_batch(element_, a.sizes[0], m, n, k, left, a.strides[0], right, b.strides[0], out.data, out.strides[1], out.strides[0]);
     else
-      matmul(m, n, k, left, right, floats(out), out.strides[0], epilogue);
+      matmul(element_, m, n, k, left, right, out.data, out.strides[0], has_bias_ ? operands[0].data : nullptr);
   }
 
  private:
+  Element element_;
   bool has_bias_, batched_;
 };
 
 AttentionTensor attention_tensor(const StridedData& t) {
   if (t.sizes.empty()) return {nullptr, 0, 0, 0};   // an unused result
-  return {reinterpret_cast<float*>(t.data), t.strides[0], t.strides[1], t.strides[2]};
+  return {t.data, t.strides[0], t.strides[1], t.strides[2]};
 }
 
 // A mask whose missing dimensions and those of size 1 broadcast.
-AttentionMask attention_mask(const StridedData& m) {
+AttentionMask attention_mask(const StridedData& m, Element element) {
   const size_t rank = m.sizes.size();
   const auto stride = [&](size_t from_end) {
     return rank < from_end || m.sizes[rank - from_end] == 1 ? 0 : m.strides[rank - from_end];
   };
-  return {reinterpret_cast<const float*>(m.data), stride(4), stride(3), stride(2)};
+  return {m.data, element, stride(4), stride(3), stride(2)};
 }
 
 bool accepts_mask(const StridedData& mask, int64_t keys) {
@@ -90,6 +91,7 @@ bool has_contiguous_features(const StridedData& t) { return t.sizes[3] <= 1 || t
 
 // What attention and its backward pass read off their node.
 struct AttentionOptions {
+  Element element, mask_element;
   bool causal;
   std::optional<double> scale;
   float factor(int64_t features) const {
@@ -119,8 +121,8 @@ class FlashAttention final : public LibraryCall {
     AttentionRows log_sums;
     if (outs.size() > 1 && outs[1].data != nullptr)
       log_sums = {reinterpret_cast<float*>(outs[1].data), outs[1].strides[0], outs[1].strides[1], outs[1].strides[2]};
-    attention(shape, attention_tensor(q), attention_tensor(k), attention_tensor(v),
-              operands.size() == 4 ? attention_mask(operands[3]) : AttentionMask(), options_.causal,
+    attention(options_.element, shape, attention_tensor(q), attention_tensor(k), attention_tensor(v),
+              operands.size() == 4 ? attention_mask(operands[3], options_.mask_element) : AttentionMask(), options_.causal,
               options_.factor(shape.features), attention_tensor(outs[0]), log_sums);
   }
 
@@ -149,9 +151,9 @@ class FlashAttentionBackward final : public LibraryCall {
     const StridedData &q = operands[1], &k = operands[2], &v = operands[3], &rows = operands[5];
     const AttentionShape shape{q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3]};
     const AttentionRows log_sums{reinterpret_cast<float*>(rows.data), rows.strides[0], rows.strides[1], rows.strides[2]};
-    attention_backward(shape, attention_tensor(q), attention_tensor(k), attention_tensor(v), attention_tensor(operands[4]),
-                       attention_tensor(operands[0]), log_sums,
-                       operands.size() == 7 ? attention_mask(operands[6]) : AttentionMask(), options_.causal,
+    attention_backward(options_.element, shape, attention_tensor(q), attention_tensor(k), attention_tensor(v),
+                       attention_tensor(operands[4]), attention_tensor(operands[0]), log_sums,
+                       operands.size() == 7 ? attention_mask(operands[6], options_.mask_element) : AttentionMask(), options_.causal,
                        options_.factor(shape.features),
                        {attention_tensor(outs[0]), attention_tensor(outs[1]), attention_tensor(outs[2])});
   }
@@ -219,31 +221,52 @@ std::unique_ptr<LibraryCall> convolution_call(const graph::Node& node) {
 }
 
 template <class Call>
-std::unique_ptr<LibraryCall> attention_call(const graph::Node& node) {
+std::unique_ptr<LibraryCall> attention_call(const graph::Node& node, Element element) {
   if (number(node.argument("dropout_p")) != 0.0) return nullptr;
   const graph::Argument& scale = node.argument("scale");
   if (!scale.is_none() && !number(scale)) return nullptr;
   const graph::Argument& causal = node.argument("is_causal");
-  return std::make_unique<Call>(AttentionOptions{causal.is<bool>() ? causal.as<bool>() : number(causal) != 0.0, number(scale)});
+  const graph::Argument& mask = node.argument("attn_mask");
+  const bool masked = mask.is<graph::Value*>() && mask.as<graph::Value*>() != nullptr;
+  const auto mask_element = masked ? element_of(mask.as<graph::Value*>()) : Element::F32;
+  if (!mask_element) return nullptr;
+  return std::make_unique<Call>(AttentionOptions{element, *mask_element,
+                                                 causal.is<bool>() ? causal.as<bool>() : number(causal) != 0.0, number(scale)});
+}
+
+// Operands that need not be of the results' type: a mask, and the sums beside attention, which are single-precision.
+bool may_differ(const graph::Node& node, const graph::Value* value) {
+  const auto is = [&](std::string_view name) {
+    const graph::Argument& argument = node.argument(name);
+    return argument.is<graph::Value*>() && argument.as<graph::Value*>() == value;
+  };
+  switch (node.op->id) {
+    case OpId::_scaled_dot_product_flash_attention_for_cpu: return is("attn_mask");
+    case OpId::_scaled_dot_product_flash_attention_for_cpu_backward:
+      return is("attn_mask") || (is("logsumexp") && element_of(value) == Element::F32);
+    default: return false;
+  }
 }
 
 }  // namespace
 
 std::unique_ptr<LibraryCall> find_library_call(const graph::Node& node) {
-  if (!matmul_available()) return nullptr;
-  bool floats = !node.results.empty() && is_float32(node.results[0]);
+  if (!matmul_available() || node.results.empty()) return nullptr;
+  const auto element = element_of(node.results[0]);
+  if (!element) return nullptr;
+  bool same = true;
   for (const graph::Argument& argument : node.arguments)
-    for_each_value(argument, [&](const graph::Value* value) { floats &= is_float32(value); });
-  if (!floats) return nullptr;
+    for_each_value(argument, [&](const graph::Value* value) { same &= element_of(value) == element || may_differ(node, value); });
+  if (!same) return nullptr;
   switch (node.op->id) {
-    case OpId::mm: return std::make_unique<MatrixProduct>(false, false);
-    case OpId::bmm: return std::make_unique<MatrixProduct>(false, true);
+    case OpId::mm: return std::make_unique<MatrixProduct>(*element, false, false);
+    case OpId::bmm: return std::make_unique<MatrixProduct>(*element, false, true);
     case OpId::addmm:
       if (number(node.argument("beta")) != 1.0 || number(node.argument("alpha")) != 1.0) return nullptr;
-      return std::make_unique<MatrixProduct>(true, false);
-    case OpId::_scaled_dot_product_flash_attention_for_cpu: return attention_call<FlashAttention>(node);
-    case OpId::_scaled_dot_product_flash_attention_for_cpu_backward: return attention_call<FlashAttentionBackward>(node);
-    case OpId::convolution: return convolution_call(node);
+      return std::make_unique<MatrixProduct>(*element, true, false);
+    case OpId::_scaled_dot_product_flash_attention_for_cpu: return attention_call<FlashAttention>(node, *element);
+    case OpId::_scaled_dot_product_flash_attention_for_cpu_backward: return attention_call<FlashAttentionBackward>(node, *element);
+    case OpId::convolution: return *element == Element::F32 ? convolution_call(node) : nullptr;
     default: return nullptr;   // every other op is ATen's
   }
 }

@@ -38,8 +38,8 @@ struct Inputs {
   void run(bool causal, bool masked, float scale) {
     const AttentionShape& s = shape;
     AttentionMask m;
-    if (masked) m = {mask.data(), 0, 0, s.keys};
-    attention(s, tensor(q, s.queries, s.heads, s.features), tensor(k, s.keys, s.key_heads, s.features),
+    if (masked) m = {mask.data(), Element::F32, 0, 0, s.keys};
+    attention(Element::F32, s, tensor(q, s.queries, s.heads, s.features), tensor(k, s.keys, s.key_heads, s.features),
               tensor(v, s.keys, s.key_heads, s.value_features), m, causal, scale,
               tensor(out, s.queries, s.heads, s.value_features), rows());
   }
@@ -120,11 +120,11 @@ double gradient_error(Inputs& x, bool causal, bool masked, float scale, std::mt1
   std::vector<float> grad_out(x.out.size()), dq(x.q.size(), 9.0f), dk(x.k.size(), 9.0f), dv(x.v.size(), 9.0f);
   for (float& g : grad_out) g = normal(rng);
   AttentionMask mask;
-  if (masked) mask = {x.mask.data(), 0, 0, s.keys};
+  if (masked) mask = {x.mask.data(), Element::F32, 0, 0, s.keys};
   const auto q_like = [&](std::vector<float>& t) { return Inputs::tensor(t, s.queries, s.heads, s.features); };
   const auto out_like = [&](std::vector<float>& t) { return Inputs::tensor(t, s.queries, s.heads, s.value_features); };
   const auto k_like = [&](std::vector<float>& t, int64_t f) { return Inputs::tensor(t, s.keys, s.heads, f); };
-  attention_backward(s, q_like(x.q), k_like(x.k, s.features), k_like(x.v, s.value_features), out_like(x.out), out_like(grad_out),
+  attention_backward(Element::F32, s, q_like(x.q), k_like(x.k, s.features), k_like(x.v, s.value_features), out_like(x.out), out_like(grad_out),
                      x.rows(), mask, causal, scale, {q_like(dq), k_like(dk, s.features), k_like(dv, s.value_features)});
   std::vector<double> eq(dq.size()), ek(dk.size()), ev(dv.size());
   const auto at = [&](int64_t b, int64_t h, int64_t i, int64_t length, int64_t width, int64_t f) {

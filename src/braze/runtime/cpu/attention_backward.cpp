@@ -11,13 +11,14 @@ namespace braze::runtime {
 namespace {
 
 using cpu::Isa;
+using cpu::Products;
 
 // With P = exp(scores - log_sums), one row of queries gives
 //   dV += P^T dO     dP = dO V^T     dS = P * (dP - <dO, O>)     dQ = scale * dS K     dK += scale * dS^T Q
 constexpr int64_t kQueryRows = 24;      // rows of scores at a time, as in attention()
 constexpr int64_t kChunkRows = 240;     // rows whose transposed P and dS are kept for dV and dK
 
-thread_local Scratch score_scratch, gradient_scratch, transposed_scratch, packed_scratch, sum_scratch;
+thread_local Scratch score_scratch, gradient_scratch, transposed_scratch, packed_scratch, sum_scratch, float_scratch;
 
 struct Operands {                       // of one head
   const float *q, *k, *v, *out, *grad_out, *log_sums, *mask;
@@ -58,13 +59,13 @@ class Head {
   // Columns of B in panels one behind the other, each `rows` x panel.
   void pack_panels(const float* b, int64_t row_stride, int64_t column_stride, int64_t rows, int64_t columns, float* out) const {
     for (int64_t j = 0; j < columns; j += isa_.panel)
-      isa_.pack(b + j * column_stride, row_stride, column_stride, rows, std::min(isa_.panel, columns - j), out + j * rows);
+      isa_.single.pack(b + j * column_stride, row_stride, column_stride, rows, std::min(isa_.panel, columns - j), out + j * rows);
   }
 
   void multiply_panels(int64_t rows, int64_t k, const float* a, int64_t a_stride, const float* packed, int64_t columns,
                        int64_t packed_rows, float* c, int64_t c_stride, bool accumulate) const {
     for (int64_t j = 0; j < columns; j += isa_.panel)
-      isa_.multiply(rows, k, a, a_stride, packed + j * packed_rows, c + j, c_stride, accumulate, nullptr, false);
+      isa_.single.multiply(rows, std::min(isa_.panel, columns - j), k, a, a_stride, packed + j * packed_rows, c + j, c_stride, accumulate);
   }
 
   void pack() {
@@ -144,21 +145,92 @@ class Head {
   float *key_sums_ = nullptr, *value_sums_ = nullptr;
 };
 
+// Floats for what of one head is 16-bit: operands and gradients, the mask.
+int64_t floats_of_head(const AttentionShape& s, Element element, const AttentionMask& mask) {
+  int64_t floats = element == Element::F32 ? 0 : 2 * (s.queries + s.keys) * (s.features + s.value_features);
+  if (mask.data != nullptr && mask.element != Element::F32) floats += s.queries * s.keys;
+  return floats;
+}
+
+// One head whose tensors are 16-bit, or whose mask is: copies of them in floats.
+class FloatHead {
+ public:
+  FloatHead(const Products& products, int64_t floats) : products_(products), at_(float_scratch.at_least(floats)) {}
+
+  const float* take(const void* from, const AttentionTensor& x, int64_t rows, int64_t columns, int64_t& stride) {
+    return take(products_, from, x.row_stride, rows, columns, stride);
+  }
+  const float* take(const Products& products, const void* from, int64_t row_stride, int64_t rows, int64_t columns, int64_t& stride) {
+    if (from == nullptr || products.bytes == static_cast<int64_t>(sizeof(float))) {
+      stride = row_stride;
+      return static_cast<const float*>(from);
+    }
+    float* to = place(rows, columns, stride);
+    for (int64_t i = 0; i < rows; ++i)
+      products.to_floats(static_cast<const char*>(from) + i * row_stride * products.bytes, columns, to + i * columns);
+    return to;
+  }
+
+  // Where a gradient is to be written; give() then takes it to `to`.
+  float* target(void* to, const AttentionTensor& x, int64_t rows, int64_t columns, int64_t& stride) {
+    if (to == nullptr || products_.bytes == static_cast<int64_t>(sizeof(float))) {
+      stride = x.row_stride;
+      return static_cast<float*>(to);
+    }
+    return place(rows, columns, stride);
+  }
+  void give(const float* from, void* to, const AttentionTensor& x, int64_t rows, int64_t columns) const {
+    if (to == nullptr || products_.bytes == static_cast<int64_t>(sizeof(float))) return;
+    for (int64_t i = 0; i < rows; ++i)
+      products_.from_floats(from + i * columns, columns, static_cast<char*>(to) + i * x.row_stride * products_.bytes);
+  }
+
+ private:
+  float* place(int64_t rows, int64_t columns, int64_t& stride) {
+    stride = columns;
+    return std::exchange(at_, at_ + rows * columns);
+  }
+
+  const Products& products_;
+  float* at_;
+};
+
 }  // namespace
 
-void attention_backward(const AttentionShape& shape, AttentionTensor q, AttentionTensor k, AttentionTensor v,
+void attention_backward(Element element, const AttentionShape& shape, AttentionTensor q, AttentionTensor k, AttentionTensor v,
                         AttentionTensor out, AttentionTensor grad_out, const AttentionRows& log_sums,
                         const AttentionMask& mask, bool causal, float scale, const AttentionGradients& gradients) {
   const Isa& isa = *cpu::isa();
-  const Strides strides{q.row_stride,        k.row_stride,    v.row_stride,           out.row_stride,         grad_out.row_stride,
-                        log_sums.row_stride, mask.row_stride, gradients.q.row_stride, gradients.k.row_stride, gradients.v.row_stride};
+  const Products& products = cpu::products(isa, element);
   const int64_t heads = shape.batch * shape.heads;
   const auto task = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t b = i / shape.heads, h = i % shape.heads;
-      const auto at = [&](const auto& x) { return x.data == nullptr ? nullptr : x.data + b * x.batch_stride + h * x.head_stride; };
-      const Operands x{at(q), at(k), at(v), at(out), at(grad_out), at(log_sums), at(mask), at(gradients.q), at(gradients.k), at(gradients.v)};
+      const auto at = [&](const AttentionTensor& x) -> void* {
+        return x.data == nullptr ? nullptr : static_cast<char*>(x.data) + (b * x.batch_stride + h * x.head_stride) * products.bytes;
+      };
+      FloatHead floats(products, floats_of_head(shape, element, mask));
+      Operands x{};
+      Strides strides{};
+      x.q = floats.take(at(q), q, shape.queries, shape.features, strides.q);
+      x.k = floats.take(at(k), k, shape.keys, shape.features, strides.k);
+      x.v = floats.take(at(v), v, shape.keys, shape.value_features, strides.v);
+      x.out = floats.take(at(out), out, shape.queries, shape.value_features, strides.out);
+      x.grad_out = floats.take(at(grad_out), grad_out, shape.queries, shape.value_features, strides.grad_out);
+      x.log_sums = log_sums.data + b * log_sums.batch_stride + h * log_sums.head_stride;
+      strides.log_sums = log_sums.row_stride;
+      if (mask.data != nullptr)
+        x.mask = floats.take(cpu::products(isa, mask.element),
+                             static_cast<const char*>(mask.data) + (b * mask.batch_stride + h * mask.head_stride) * size_of(mask.element),
+                             mask.row_stride, shape.queries, shape.keys, strides.mask);
+      const AttentionGradients& g = gradients;
+      x.grad_q = floats.target(at(g.q), g.q, shape.queries, shape.features, strides.grad_q);
+      x.grad_k = floats.target(at(g.k), g.k, shape.keys, shape.features, strides.grad_k);
+      x.grad_v = floats.target(at(g.v), g.v, shape.keys, shape.value_features, strides.grad_v);
       Head(isa, shape, x, strides, causal, scale).run();
+      floats.give(x.grad_q, at(g.q), g.q, shape.queries, shape.features);
+      floats.give(x.grad_k, at(g.k), g.k, shape.keys, shape.features);
+      floats.give(x.grad_v, at(g.v), g.v, shape.keys, shape.value_features);
     }
   };
   const int64_t work = heads * shape.queries * shape.keys * (3 * shape.features + 2 * shape.value_features);

@@ -1,4 +1,6 @@
 // Built with AVX-512 flags; called only where the machine has them.
+#include <immintrin.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -8,10 +10,29 @@
 namespace braze::runtime::cpu {
 namespace {
 constexpr int kLanes = 16, kVectors = 4, kRows = 6, kDotRows = 6, kDotColumns = 4;
+#include "braze/runtime/cpu/vectors.inc"
+#include "braze/runtime/cpu/products.inc"
 #include "braze/runtime/cpu/isa.inc"
+
+struct Binary16 {
+  static inline __attribute__((always_inline)) Vector widen(Halves x) {
+    return reinterpret_cast<Vector>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(x)));
+  }
+  static inline __attribute__((always_inline)) Halves narrow(Vector x) {
+    return reinterpret_cast<Halves>(_mm512_cvtps_ph(reinterpret_cast<__m512>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+};
+
+template <class Format>
+constexpr Products kWidened = {2, 4, 1, 48, 20, &pack<WidenedKind<Format>>, &take_rows<WidenedKind<Format>>,
+                               &multiply<WidenedKind<Format>>, &dot<WidenedKind<Format>>, &finish_narrow<Format>,
+                               &widen_row<Format>, &narrow_row<Format>};
 }  // namespace
 
-const Isa kAvx512 = {kPanel, kRows, 96, &pack, &multiply, &dot, &multiply_indirect, &pack_filters, &depthwise_pixel, &transpose, &softmax_row, &scale_row,
-                      &exp_row, &softmax_gradient_row};
+const Isa kAvx512 = {kPanel, kRows,
+                   {4, 4, 1, 64, 14, &pack<SingleKind>, &take_rows<SingleKind>, &multiply<SingleKind>, &dot<SingleKind>,
+                    &SingleRows::finish, &SingleRows::to_floats, &SingleRows::from_floats},
+                   kWidened<Bfloat>, kWidened<Binary16>, &multiply_indirect, &pack_filters, &depthwise_pixel, &transpose,
+                   &softmax_row, &scale_row, &exp_row, &softmax_gradient_row};
 
 }  // namespace braze::runtime::cpu

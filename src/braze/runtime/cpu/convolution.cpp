@@ -156,8 +156,8 @@ void run(const Isa& isa, const Problem& p) {
   const ConvolutionShape& s = p.shape;
   const int64_t pixels = s.out_height * s.out_width;
   if (is_pointwise(s) && p.in_batch == pixels * p.in_pixel && p.out_batch == pixels * p.out_pixel) {
-    return matmul(s.batch * pixels, s.out_channels, s.in_channels, {p.input, p.in_pixel, 1}, {p.weight, 1, s.in_channels},
-                  p.output, p.out_pixel, {p.bias, false});
+    return matmul(Element::F32, s.batch * pixels, s.out_channels, s.in_channels, {p.input, p.in_pixel, 1}, {p.weight, 1, s.in_channels},
+                  p.output, p.out_pixel, p.bias);
   }
   if (s.groups == s.in_channels && s.groups == s.out_channels && s.groups > 1) return depthwise(isa, p);
   const int64_t panels = (s.out_channels / s.groups + isa.panel - 1) / isa.panel * s.groups;

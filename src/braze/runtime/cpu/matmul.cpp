@@ -12,159 +12,175 @@ namespace {
 
 using cpu::Isa;
 using cpu::isa;
+using cpu::Products;
 
-// A packed block of B: 128 KB, which stays in L2 beside A.
-constexpr int64_t kBlockK = 512, kBlockColumns = 64;
+constexpr int64_t kColumns = cpu::kFinishColumns;
+// Packed rows that one run of the tiles reads: 128 KB, which stays in L2 beside A.
+constexpr int64_t kBlockRows = 512;
+// All of K is packed at once if it takes no more packed rows than these (384 KB).
+constexpr int64_t kMostPackedRows = 1536;
+// Rows whose sums (24 KB) are finished while they are in L1.
+constexpr int64_t kSumRows = 96;
 // Multiply-adds below which a second thread costs more than it gives (about 3 us).
 constexpr int64_t kSerialWork = 150'000;
 
-// Floats of A that are transposed at a time: 8 MB.
-constexpr int64_t kTransposed = int64_t{2} << 20;
-// Rows of K in one task of a transposition.
-constexpr int64_t kTransposeK = 64;
+// Bytes of A that are made contiguous rows at a time.
+constexpr int64_t kTakenBytes = int64_t{8} << 20;
+// Elements of a row of A in one task of that.
+constexpr int64_t kTakenK = 64;
 
-thread_local Scratch pack_scratch, edge_scratch, transpose_scratch;
+thread_local Scratch pack_scratch, sum_scratch, a_scratch;
 
 struct Problem {
+  const Isa& isa;
+  const Products& products;
   int64_t m, n, k;
   MatmulOperand a;
   MatmulOperand b;
-  float* c;
+  void* c;
   int64_t c_stride;
-  MatmulEpilogue epilogue;
+  const void* bias;
 };
+
+const void* at(const void* data, int64_t elements, int64_t bytes) { return static_cast<const char*>(data) + elements * bytes; }
+void* at(void* data, int64_t elements, int64_t bytes) { return static_cast<char*>(data) + elements * bytes; }
+
+// Rows [first, first + rows) of a block of at most kColumns columns: sums to C.
+void finish(const Problem& p, const float* sums, int64_t stride, int64_t first, int64_t rows, int64_t column, int64_t width) {
+  const Products& products = p.products;
+  float wide[kColumns];
+  const float* bias = nullptr;
+  if (p.bias != nullptr) {
+    products.to_floats(at(p.bias, column, products.bytes), width, wide);
+    bias = wide;
+  }
+  products.finish(sums, stride, rows, width, bias, at(p.c, first * p.c_stride + column, products.bytes), p.c_stride);
+}
 
 // One block of columns and rows [first, last). Its panels are packed one after the other, so that a row of B, which may
 // be alone on its page, is read whole.
-void column_block(const Isa& isa, const Problem& p, int64_t number, int64_t first, int64_t last) {
-  const int64_t column = number * kBlockColumns, width = std::min(kBlockColumns, p.n - column), rows = last - first;
-  const int64_t edge = width % isa.panel;       // columns of a last panel that is narrower than a tile
-  // That one is computed whole beside C and then copied.
-  float* beside = edge == 0 ? nullptr : edge_scratch.at_least((rows + 1) * isa.panel);
-  float* padded_bias = beside + rows * isa.panel;
-  if (edge != 0 && p.epilogue.bias != nullptr) {
-    std::fill_n(padded_bias, isa.panel, 0.0f);
-    std::copy_n(p.epilogue.bias + column + width - edge, edge, padded_bias);
-  }
-  const float* a = p.a.data + first * p.a.row_stride;
-  float* packed = pack_scratch.at_least(kBlockK * std::max(kBlockColumns, isa.panel));
-  for (int64_t k = 0; k < p.k; k += kBlockK) {
-    const int64_t block = std::min(kBlockK, p.k - k);
-    const bool ends = k + block == p.k;
-    const float* b = p.b.data + k * p.b.row_stride + column * p.b.column_stride;
-    for (int64_t j = 0; j < width; j += isa.panel)
-      isa.pack(b + j * p.b.column_stride, p.b.row_stride, p.b.column_stride, block, std::min(isa.panel, width - j), packed + j * block);
-    for (int64_t j = 0; j < width; j += isa.panel) {
-      const bool whole = width - j >= isa.panel;
-      float* c = whole ? p.c + first * p.c_stride + column + j : beside;
-      const float* bias = p.epilogue.bias == nullptr ? nullptr : whole ? p.epilogue.bias + column + j : padded_bias;
-      isa.multiply(rows, block, a + k, p.a.row_stride, packed + j * block, c, whole ? p.c_stride : isa.panel, k > 0,
-                   ends ? bias : nullptr, ends && p.epilogue.relu);
+void column_block(const Problem& p, int64_t number, int64_t first, int64_t last) {
+  const Products& products = p.products;
+  const int64_t panel = p.isa.panel, block_k = kBlockRows * products.per_lane;
+  const int64_t column = number * kColumns, width = std::min(kColumns, p.n - column), rows = last - first;
+  const bool packs_whole = p.k <= kMostPackedRows * products.per_lane;
+  const int64_t packed_k = packs_whole ? p.k : block_k, sum_rows = packs_whole ? std::min(kSumRows, rows) : rows;
+  const auto packed_rows = [&](int64_t k) { return (k + products.per_lane - 1) / products.per_lane; };
+  float* packed = pack_scratch.at_least(packed_rows(packed_k) * kColumns);
+  float* sums = sum_scratch.at_least(sum_rows * kColumns);
+  for (int64_t start = 0; start < p.k; start += packed_k) {
+    const int64_t end = std::min(p.k, start + packed_k), panel_floats = packed_rows(end - start) * panel;
+    for (int64_t j = 0; j < width; j += panel)
+      products.pack(at(p.b.data, start * p.b.row_stride + (column + j) * p.b.column_stride, products.bytes), p.b.row_stride,
+                    p.b.column_stride, end - start, std::min(panel, width - j), packed + j / panel * panel_floats);
+    for (int64_t row = 0; row < rows; row += sum_rows) {
+      const int64_t count = std::min(sum_rows, rows - row);
+      for (int64_t k = start; k < end; k += block_k)
+        for (int64_t j = 0; j < width; j += panel)
+          products.multiply(count, std::min(panel, width - j), std::min(block_k, end - k), at(p.a.data, (first + row) * p.a.row_stride + k, products.a_bytes),
+                            p.a.row_stride, packed + j / panel * panel_floats + packed_rows(k - start) * panel, sums + j,
+                            kColumns, k > 0);
+      if (end == p.k) finish(p, sums, kColumns, first + row, count, column, width);
     }
   }
-  for (int64_t i = 0; edge != 0 && i < rows; ++i)
-    std::memcpy(p.c + (first + i) * p.c_stride + column + width - edge, beside + i * isa.panel, static_cast<size_t>(edge) * sizeof(float));
 }
 
 void empty_product(const Problem& p) {   // K == 0
-  for (int64_t i = 0; i < p.m; ++i)
-    for (int64_t j = 0; j < p.n; ++j) {
-      const float x = p.epilogue.bias == nullptr ? 0.0f : p.epilogue.bias[j];
-      p.c[i * p.c_stride + j] = p.epilogue.relu && x < 0 ? 0.0f : x;
-    }
+  const float zeros[kColumns] = {};
+  for (int64_t j = 0; j < p.n; j += kColumns)
+    for (int64_t i = 0; i < p.m; ++i) finish(p, zeros, 0, i, 1, j, std::min(kColumns, p.n - j));
 }
 
 // Columns that one thread takes at a time: with K = 768 about 150 KB of B, which stays in L2 for all row tiles.
 constexpr int64_t kDotBlock = 48;
-// Rows of K whose A tile (6 rows) stays in L1.
+// Elements of K whose A tile (6 rows) stays in L1.
 constexpr int64_t kDotBlockK = 1024;
 
-void run_dot(const Isa& isa, const Problem& p, int64_t threads) {
+void run_dot(const Problem& p, int64_t threads) {
+  const Products& products = p.products;
   const int64_t blocks = (p.n + kDotBlock - 1) / kDotBlock;
   const auto task = [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * kDotBlock, last = std::min(p.n, end * kDotBlock);
-    for (int64_t j = first; j < last; j += kDotBlock)
-      for (int64_t k = 0; k < p.k; k += kDotBlockK) {
-        const int64_t block = std::min(kDotBlockK, p.k - k);
-        const bool ends = k + block == p.k;
-        isa.dot(p.m, std::min(kDotBlock, last - j), block, p.a.data + k, p.a.row_stride,
-                p.b.data + j * p.b.column_stride + k, p.b.column_stride, p.c + j, p.c_stride, k > 0,
-                ends && p.epilogue.bias != nullptr ? p.epilogue.bias + j : nullptr, ends && p.epilogue.relu);
-      }
+    float* sums = sum_scratch.at_least(p.m * kDotBlock);
+    for (int64_t j = begin * kDotBlock; j < std::min(p.n, end * kDotBlock); j += kDotBlock) {
+      const int64_t width = std::min(kDotBlock, p.n - j);
+      for (int64_t k = 0; k < p.k; k += kDotBlockK)
+        products.dot(p.m, width, std::min(kDotBlockK, p.k - k), at(p.a.data, k, products.a_bytes), p.a.row_stride,
+                     at(p.b.data, j * p.b.column_stride + k, products.bytes), p.b.column_stride, sums, kDotBlock, k > 0);
+      finish(p, sums, kDotBlock, 0, p.m, j, width);
+    }
   };
   if (threads == 1) return task(0, blocks);
   run_parallel_tasks(blocks, task);
 }
 
-// A with contiguous rows.
-void run_rows(const Isa& isa, const Problem& p, int64_t threads) {
-  if (p.b.row_stride == 1 && p.m <= isa.most_dot_rows) return run_dot(isa, p, threads);
-  const int64_t blocks = (p.n + kBlockColumns - 1) / kBlockColumns;
-  // Blocks are shared out first: each is packed once. Few blocks are split by rows too.
+// A as the tiles read it, with contiguous rows.
+void run_rows(const Problem& p, int64_t threads) {
+  if (p.b.row_stride == 1 && p.m <= std::clamp<int64_t>(p.k / p.products.k_per_dot_row, 1, p.products.most_dot_rows))
+    return run_dot(p, threads);
+  const int64_t blocks = (p.n + kColumns - 1) / kColumns;
+  // Blocks are shared out first: each is packed once. Few blocks that don't come out even are split by rows too.
+  const bool even = blocks % threads == 0 && p.n % kColumns == 0;
   int64_t row_parts = 1;
-  while (blocks * row_parts < threads * 4 && blocks % threads != 0 && p.m / (row_parts * 2) >= 4 * isa.tile_rows)
-    row_parts *= 2;
-  const int64_t rows_each = ((p.m + row_parts - 1) / row_parts + isa.tile_rows - 1) / isa.tile_rows * isa.tile_rows;
+  while (blocks * row_parts < threads * 4 && !even && p.m / (row_parts * 2) >= 4 * p.isa.tile_rows) row_parts *= 2;
+  const int64_t rows_each = ((p.m + row_parts - 1) / row_parts + p.isa.tile_rows - 1) / p.isa.tile_rows * p.isa.tile_rows;
   const auto task = [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t % row_parts * rows_each;
       const int64_t last = std::min(p.m, first + rows_each);
-      if (first < last) column_block(isa, p, t / row_parts, first, last);
+      if (first < last) column_block(p, t / row_parts, first, last);
     }
   };
   if (threads == 1) return task(0, blocks * row_parts);
   run_parallel_tasks(blocks * row_parts, task);
 }
 
-// Rows of A that are not contiguous become so, as many at a time as stay in cache.
-void run_columns(const Isa& isa, const Problem& p, int64_t threads) {
-  const int64_t chunk = std::clamp<int64_t>(kTransposed / p.k, 4 * isa.tile_rows, p.m);
-  float* rows = transpose_scratch.at_least(chunk * p.k);
+// Rows of A are copied to such as the tiles read, as many at a time as stay in cache.
+void run_taken(const Problem& p, int64_t threads) {
+  const Products& products = p.products;
+  const int64_t row_bytes = p.k * products.a_bytes;
+  const int64_t chunk = std::min(p.m, std::max(kTakenBytes / row_bytes, 4 * p.isa.tile_rows));
+  void* taken = a_scratch.at_least((chunk * row_bytes + 3) / 4);
   for (int64_t first = 0; first < p.m; first += chunk) {
-    const int64_t n_rows = std::min(chunk, p.m - first);
-    const float* from = p.a.data + first * p.a.row_stride;
+    const int64_t rows = std::min(chunk, p.m - first);
     const auto task = [&](int64_t begin, int64_t end) {
-      const int64_t k = begin * kTransposeK, last = std::min(p.k, end * kTransposeK);
-      if (p.a.row_stride == 1) {
-        isa.transpose(from + k * p.a.column_stride, p.a.column_stride, last - k, n_rows, rows + k, p.k);
-        return;
-      }
-      for (int64_t i = 0; i < n_rows; ++i)
-        for (int64_t j = k; j < last; ++j) rows[i * p.k + j] = from[i * p.a.row_stride + j * p.a.column_stride];
+      const int64_t k = begin * kTakenK, last = std::min(p.k, end * kTakenK);
+      products.take_rows(at(p.a.data, first * p.a.row_stride + k * p.a.column_stride, products.bytes), p.a.row_stride,
+                         p.a.column_stride, rows, last - k, at(taken, k, products.a_bytes), p.k);
     };
-    const int64_t tasks = (p.k + kTransposeK - 1) / kTransposeK;
-    if (threads == 1) task(0, tasks);
+    const int64_t tasks = (p.k + kTakenK - 1) / kTakenK;
+    if (threads == 1 || rows * p.k < kSerialWork / 8) task(0, tasks);
     else run_parallel_tasks(tasks, task);
     Problem part = p;
-    part.m = n_rows;
-    part.a = {rows, p.k, 1};
-    part.c = p.c + first * p.c_stride;
-    run_rows(isa, part, threads);
+    part.m = rows;
+    part.a = {taken, p.k, 1};
+    part.c = at(p.c, first * p.c_stride, products.bytes);
+    run_rows(part, threads);
   }
 }
 
-void run(const Isa& isa, const Problem& p, bool serial) {
+void run(const Problem& p, bool serial) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return empty_product(p);
   const int64_t threads = serial || p.m * p.n * p.k < kSerialWork ? 1 : thread_count();
-  if (p.a.column_stride == 1 || p.k == 1) return run_rows(isa, p, threads);
-  run_columns(isa, p, threads);
+  if (p.products.a_bytes == p.products.bytes && (p.a.column_stride == 1 || p.k == 1)) return run_rows(p, threads);
+  run_taken(p, threads);
 }
 
 }  // namespace
 
 bool matmul_available() { return isa() != nullptr; }
 
-void matmul(int64_t m, int64_t n, int64_t k, MatmulOperand a, MatmulOperand b, float* c, int64_t c_stride,
-            const MatmulEpilogue& epilogue) {
-  run(*isa(), {m, n, k, a, b, c, c_stride, epilogue}, false);
+void matmul(Element element, int64_t m, int64_t n, int64_t k, MatmulOperand a, MatmulOperand b, void* c, int64_t c_stride,
+            const void* bias) {
+  run({*isa(), cpu::products(*isa(), element), m, n, k, a, b, c, c_stride, bias}, false);
 }
 
-void matmul_batch(int64_t batches, int64_t m, int64_t n, int64_t k, MatmulOperand a, int64_t a_batch, MatmulOperand b,
-                  int64_t b_batch, float* c, int64_t c_stride, int64_t c_batch) {
+void matmul_batch(Element element, int64_t batches, int64_t m, int64_t n, int64_t k, MatmulOperand a, int64_t a_batch,
+                  MatmulOperand b, int64_t b_batch, void* c, int64_t c_stride, int64_t c_batch) {
+  const int64_t bytes = size_of(element);
   const auto product = [&](int64_t i, bool serial) {
-    run(*isa(), {m, n, k, {a.data + i * a_batch, a.row_stride, a.column_stride},
-                 {b.data + i * b_batch, b.row_stride, b.column_stride}, c + i * c_batch, c_stride, {}}, serial);
+    run({*isa(), cpu::products(*isa(), element), m, n, k, {at(a.data, i * a_batch, bytes), a.row_stride, a.column_stride},
+         {at(b.data, i * b_batch, bytes), b.row_stride, b.column_stride}, at(c, i * c_batch, bytes), c_stride, nullptr}, serial);
   };
   // Few large products are shared out each by itself.
   if (batches < 2 * thread_count() || batches * m * n * k < kSerialWork) {

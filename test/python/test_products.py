@@ -1,0 +1,72 @@
+"""Matrix products and attention of every element type against float64, no worse than eager."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import braze
+
+TYPES = [torch.float32, torch.bfloat16, torch.float16]
+# Half a unit in the last place of the largest value: what one rounding costs.
+SLACK = {torch.float32: 1e-6, torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
+
+
+def normal(*sizes, dtype, seed):
+    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def check(f, *args, worse=1.5):
+    exact, eager, got = f(*(a.double() for a in args)), f(*args), braze.compile(f)(*args)
+    assert got.dtype == eager.dtype and got.shape == eager.shape and got.stride() == eager.stride()
+    scale = exact.abs().max().item()
+    error = (got.double() - exact).abs().max().item()
+    allowed = worse * (eager.double() - exact).abs().max().item() + SLACK[args[0].dtype] * scale
+    assert error <= allowed, f"{error} of {allowed} that are allowed"
+
+
+PRODUCTS = {
+    "mm": (lambda a, b: a @ b, lambda m, n, k: [(m, k), (k, n)]),
+    "mm transposed": (lambda a, b: a.t() @ b.t(), lambda m, n, k: [(k, m), (n, k)]),
+    "linear": (F.linear, lambda m, n, k: [(m, k), (n, k)]),
+    "linear with bias": (F.linear, lambda m, n, k: [(2, m, k), (n, k), (n,)]),
+    "addmm": (torch.addmm, lambda m, n, k: [(n,), (m, k), (k, n)]),
+    "bmm": (torch.bmm, lambda m, n, k: [(3, m, k), (3, k, n)]),
+    "bmm transposed": (lambda a, b: a.transpose(1, 2) @ b.transpose(1, 2), lambda m, n, k: [(3, k, m), (3, n, k)]),
+}
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name, dtype):
+    f, sizes = PRODUCTS[name]
+    for m, n, k in [(1, 70, 33), (33, 130, 127), (200, 65, 768)]:
+        check(f, *(normal(*s, dtype=dtype, seed=i) for i, s in enumerate(sizes(m, n, k))))
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("kind", ["plain", "causal", "masked", "grouped"])
+def test_attention(kind, dtype):
+    def f(q, k, v, mask):
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask if kind == "masked" else None, is_causal=kind == "causal", enable_gqa=kind == "grouped")
+    for length, features in [(129, 64), (70, 24)]:
+        q = normal(2, 4, length, features, dtype=dtype, seed=0)
+        k, v = (normal(2, 2 if kind == "grouped" else 4, length, features, dtype=dtype, seed=i) for i in (1, 2))
+        check(f, q, k, v, normal(length, length, dtype=dtype, seed=3))
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_backward(causal, dtype):
+    def f(q, k, v, g):
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return torch.cat([t.flatten() for t in torch.autograd.grad(out, (q, k, v), g)])
+
+    q, k, v, g = (normal(2, 3, 70, 32, dtype=dtype, seed=i) for i in range(4))
+    for t in (q, k, v):
+        t.requires_grad_()
+    compiled = braze.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal))
+    got = torch.cat([t.flatten() for t in torch.autograd.grad(compiled(q, k, v), (q, k, v), g)])
+    exact, eager = f(*(t.double() for t in (q, k, v, g))), f(q, k, v, g)
+    error = (got.double() - exact).abs().max().item()
+    allowed = 1.5 * (eager.double() - exact).abs().max().item() + SLACK[dtype] * exact.abs().max().item()
+    assert error <= allowed
