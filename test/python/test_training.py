@@ -297,3 +297,18 @@ def test_a_gradient_of_another_layout():
     a.grad = None
     f(a).backward(torch.ones(4, 3).t())
     torch.testing.assert_close(a.grad, want)
+
+
+@pytest.mark.parametrize("sizes", [(33, 64), (3, 37, 20), (500, 48)], ids=str)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_sums_over_columns_beside_rows(sizes, dynamic):
+    """Gradients of a layer norm: rows and columns of the same data, in chunks of rows that don't come out even."""
+    def f(x, w, b):
+        return torch.nn.functional.layer_norm(x * 2, sizes[-1:], w, b).square().sum(), x
+
+    compiled = braze.compile(f, dynamic=dynamic)
+    g = torch.Generator().manual_seed(1)
+    inputs = [torch.randn(s, generator=g, requires_grad=True) for s in (sizes, sizes[-1:], sizes[-1:])]
+    exact = torch.autograd.grad(f(*(t.double() for t in inputs))[0], inputs)
+    for got, want in zip(torch.autograd.grad(compiled(*inputs)[0], inputs), exact, strict=True):
+        torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-4)

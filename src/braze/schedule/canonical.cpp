@@ -305,7 +305,7 @@ class KernelMaker {
     kernel().cost_ns = row_ns_ * n;
     const bool vector = !plan_.parallel.empty() && plan_.parallel.back().role == AxisRole::Vector;
     const double wanted = std::max(1.0, std::ceil(0.5 * kWorthThreadsNs / std::max(row_ns_, 1e-3)));
-    int64_t grain = 1;
+    int64_t grain = nest_.chunk;
     while (static_cast<double>(grain) < wanted && grain < (1 << 20)) grain *= 2;
     out_.grain = vector ? std::max<int64_t>(grain, 64) : grain;
     out_.parallel = kernel().cost_ns > kWorthThreadsNs && n > 1;

@@ -21,7 +21,10 @@ class Fusion {
     number_nodes();
     for (const int32_t id : work_.order)
       if (work_.at(id).real) add(id);
-    if (work_.options.fusion && work_.options.horizontal) merge_small();
+    if (work_.options.fusion && work_.options.horizontal) {
+      merge_columns();
+      merge_small();
+    }
     return in_order();
   }
 
@@ -95,7 +98,7 @@ class Fusion {
     while (!pending.empty()) {
       const int32_t node = pending.back();
       pending.pop_back();
-      if (stamp_[static_cast<size_t>(node)] == now_ || at(node).first > limit) continue;
+      if (stamp_[static_cast<size_t>(node)] == now_ || (ranked_ && at(node).first > limit)) continue;
       stamp_[static_cast<size_t>(node)] = now_;
       for (int32_t user : at(node).users) {
         user = find(user);
@@ -250,6 +253,62 @@ class Fusion {
     }
   }
 
+  // Sums over columns go to a kernel that reads the same data by rows, if there is one near.
+  void merge_columns() {
+    constexpr size_t kWindow = 12;
+    std::vector<int32_t> roots;
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      if (!nodes_[i].merged && !nodes_[i].is_call()) roots.push_back(static_cast<int32_t>(i));
+    std::ranges::stable_sort(roots, {}, [&](int32_t n) { return at(n).last; });
+    for (size_t i = 0; i < roots.size(); ++i) {
+      for (size_t j = i < kWindow ? 0 : i - kWindow; j < std::min(roots.size(), i + kWindow); ++j)
+        if (i != j && try_columns(roots[j], roots[i])) break;
+    }
+  }
+
+  bool try_columns(int32_t rows, int32_t columns) {
+    const Group& x = at(rows).group;
+    const Group& y = at(columns).group;
+    if (x.members.size() >= kMostMembers || !x.has_reduction || !y.has_reduction) return false;
+    if (!read_same_input(x, y) && !reads_from(y, x)) return false;
+    if (depends(columns, rows) || is_linked_around(rows, columns)) return false;
+    const double bytes = shared_bytes(x, y);
+    ColumnMerge merge = braze::schedule::merge_columns(work_, x, y);
+    if (!merge.rows) return false;
+    if (work_.log != nullptr) work_.note(fmt::format("sum columns of {} in {}: saves {:.0f} bytes", names(y), names(x), bytes));
+    node_of_.resize(work_.buffers.size(), rows);
+    // What the sum read the rows' kernel reads now, and the sum reads that kernel alone.
+    for (int32_t from : at(columns).reads)
+      if (from = find(from); from != rows && from != columns) link_nodes(from, rows);
+    link_nodes(rows, columns);
+    ranked_ = false;
+    at(rows).group = std::move(*merge.rows);
+    at(columns).group = std::move(merge.total);
+    return true;
+  }
+
+  bool reads_from(const Group& reader, const Group& producer) const {
+    for (const Member& m : reader.members)
+      for (const Read& read : work_.statement(m.buffer).reads)
+        if (producer.find(read.buffer) != nullptr) return true;
+    return false;
+  }
+
+  double shared_bytes(const Group& a, const Group& b) const {
+    double bytes = 0;
+    std::vector<int32_t> seen;
+    for (const Member& n : b.members)
+      for (const Read& y : work_.statement(n.buffer).reads) {
+        if (std::ranges::find(seen, y.buffer) != seen.end()) continue;
+        seen.push_back(y.buffer);
+        const bool shared = a.find(y.buffer) != nullptr || std::ranges::any_of(a.members, [&](const Member& m) {
+          return std::ranges::any_of(work_.statement(m.buffer).reads, [&](const Read& x) { return x.buffer == y.buffer; });
+        });
+        if (shared) bytes += work_.at(y.buffer).elements * static_cast<double>(size_of(work_.buffer(y.buffer).dtype));
+      }
+    return bytes;
+  }
+
   bool depends(int32_t from, int32_t to) {
     for (int32_t user : at(from).users)
       if (find(user) == to) return true;
@@ -281,6 +340,7 @@ class Fusion {
   std::vector<int32_t> parent_;
   std::vector<uint32_t> stamp_;
   uint32_t now_ = 0;
+  bool ranked_ = true;                  // users have greater ranks than what they read
 };
 
 }  // namespace

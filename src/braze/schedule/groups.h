@@ -46,6 +46,15 @@ Merge merge_vertically(Work& work, const Group& producer, const Group& consumer)
 // Two groups that don't read each other, over equal rows.
 Merge merge_siblings(Work& work, const Group& a, const Group& b);
 
+// Sums over the columns of what `rows` works on row by row: `rows` with the partial sums of its chunks of rows, a buffer
+// of the scheduler's own, and `columns` adding these up. Says nothing about cycles.
+struct ColumnMerge {
+  std::optional<Group> rows;
+  Group total;
+  const char* reason = "";
+};
+ColumnMerge merge_columns(Work& work, const Group& rows, const Group& columns);
+
 // A step in the making: a group of statements, or a call.
 struct Unit {
   int32_t call = -1;               // index in LoopProgram::calls; -1: a group

@@ -164,7 +164,7 @@ class Planner {
   }
 
   void merge_rows() {
-    for (size_t s = 0; s < accesses_.size(); ++s)
+    for (size_t s = 0; s < accesses_.size() && nest_.chunk == 1; ++s)
       if (std::ranges::any_of(accesses_[s], [](const Access& a) { return a.is_store; })) {
         sort_axes(rows_, accesses_[s]);
         break;
@@ -327,7 +327,7 @@ class Planner {
       const double last = choose_last(loops_[s], s, !stage.ordered);
       inner += weight[s] * last;
     }
-    const size_t lane = has_kept ? rows_.size() : best_lane(weight, inner);
+    const size_t lane = has_kept || nest_.chunk > 1 ? rows_.size() : best_lane(weight, inner);
     if (lane < rows_.size()) std::rotate(rows_.begin() + static_cast<ptrdiff_t>(lane), rows_.begin() + static_cast<ptrdiff_t>(lane) + 1, rows_.end());
     const bool lanes = lane < rows_.size();
     for (size_t k = 0; k < rows_.size(); ++k)

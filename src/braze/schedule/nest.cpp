@@ -33,7 +33,10 @@ class Builder {
     choose_scratch();
     for (size_t i = 0; i < parts_.size(); ++i) emit(i);
     order_stages();
-    for (const Member& m : group_.members) nest_.note += (nest_.note.empty() ? "" : ", ") + work_.buffer(m.buffer).name;
+    for (const Member& m : group_.members) {
+      nest_.note += (nest_.note.empty() ? "" : ", ") + work_.buffer(m.buffer).name;
+      if (const auto it = work_.running.find(m.buffer); it != work_.running.end()) nest_.chunk = std::max(nest_.chunk, it->second);
+    }
     return std::move(nest_);
   }
 
@@ -111,7 +114,7 @@ class Builder {
     std::unordered_map<const Scalar*, bool> moving;
     for (const Scalar* body : work_.statement(m.buffer).bodies) {
       visit(body, [&](const Scalar& s) {
-        const auto it = s.op == ScalarOp::Load ? number_.find(s.buffer) : number_.end();
+        const auto it = s.op == ScalarOp::Load && !work_.running.contains(s.buffer) ? number_.find(s.buffer) : number_.end();
         bool moves = (s.op == ScalarOp::Load || s.op == ScalarOp::Index) && moves_along_row(s, m);
         if (it != number_.end() && is_reduction(it->second)) moves = false;
         for (const Scalar* operand : s.operands) moves = moves || moving[operand];
@@ -208,7 +211,7 @@ class Builder {
           for (const Binding& binding : bindings)
             if (std::ranges::find(all, binding) == all.end()) all.push_back(binding);
           const auto it = number_.find(load.buffer);
-          if (it == number_.end()) return load_memory(load, indices, std::move(all));
+          if (it == number_.end() || work_.running.contains(load.buffer)) return load_memory(load, indices, std::move(all));
           const size_t i = it->second;
           if (is_reduction(i)) return result_of(i);
           if (const Scalar* kept = load_scratch(i, stage, indices, all)) return kept;

@@ -22,6 +22,7 @@ struct Nest {
   std::vector<loop::Axis> rows;
   std::vector<NestStage> stages;
   std::vector<Scratch> scratch;           // sizes over source symbols
+  int64_t chunk = 1;                      // so many rows, in their order, belong to one thread
   std::string note;
 };
 

@@ -139,7 +139,7 @@ class Preparation {
     Expr length;         // of a piece
   };
 
-  std::optional<Cut> where_to_cut(const Buffer& b) const {
+  std::optional<Cut> where_to_cut(const Buffer& b) {
     if (is_arg(b.reduce) || !work_.options.fusion) return std::nullopt;
     double results = 1;
     for (Expr size : b.sizes) results *= static_cast<double>(work_.hint(size));
@@ -147,6 +147,7 @@ class Preparation {
     const double ns = results * length * (kNsPerByte * 4 + kNsPerOp * weight_of(b.body));
     if (ns < 4 * kWorthThreadsNs) return std::nullopt;
     if (is_column(b)) {
+      if (b.reduce == ReduceOp::Sum && has_row_partner(b)) return std::nullopt;   // merge_columns() may find a better way
       if (length < kColumnLength || results > 8 * length) return std::nullopt;
       return cut_longest(b, kColumnRows);
     }
@@ -154,17 +155,60 @@ class Preparation {
     return cut_longest(b, kChunkElements);
   }
 
-  // Memory is contiguous along a kept axis, and along no reduced one.
-  bool is_column(const Buffer& b) const {
-    bool along_reduced = false, along_kept = false;
+  // Whether memory is contiguous along a kept axis, and whether along a reduced one.
+  struct Along { bool kept = false, reduced = false; };
+  Along along(const Buffer& b) const {
+    Along out;
     visit(b.body, [&](const Scalar& s) {
       if (s.op != ScalarOp::Load) return;
       const Expr address = work_.address(s);
       const auto unit = [&](const Axis& axis) { return sym::coefficient(address, axis.symbol) == Expr(1); };
-      along_reduced |= std::ranges::any_of(b.reduce_axes, unit);
-      along_kept |= std::ranges::any_of(b.axes, unit);
+      out.reduced |= std::ranges::any_of(b.reduce_axes, unit);
+      out.kept |= std::ranges::any_of(b.axes, unit);
     });
-    return along_kept && !along_reduced;
+    return out;
+  }
+  bool is_column(const Buffer& b) const {
+    const Along a = along(b);
+    return a.kept && !a.reduced;
+  }
+
+  // Another sum that goes along the rows of the same data.
+  bool has_row_partner(const Buffer& b) {
+    const auto steps = [&](const Buffer& x) {
+      double n = work_.hint_numel(x.reduce_axes);
+      for (Expr size : x.sizes) n *= static_cast<double>(work_.hint(size));
+      return n;
+    };
+    const double wanted = steps(b);
+    const std::vector<int32_t> sources = sources_of(b);
+    for (const Buffer& other : work_.loops->buffers) {
+      if (other.kind != BufferKind::Reduction || other.id == b.id || std::abs(steps(other) - wanted) > 0.5) continue;
+      const Along a = along(other);
+      if (!a.reduced || a.kept) continue;
+      for (int32_t source : sources_of(other))
+        if (std::ranges::find(sources, source) != sources.end()) return true;
+    }
+    return false;
+  }
+
+  // Inputs and results of two dimensions and more that a body reads, through pointwise bodies.
+  const std::vector<int32_t>& sources_of(const Buffer& b) {
+    const auto [it, is_new] = sources_.try_emplace(b.id);
+    if (!is_new) return it->second;
+    std::vector<int32_t> found;
+    visit(b.body, [&](const Scalar& s) {
+      if (s.op != ScalarOp::Load) return;
+      const Buffer& from = *work_.buffers[static_cast<size_t>(s.buffer)];
+      if (from.kind == BufferKind::Pointwise) {
+        for (int32_t source : sources_of(from)) found.push_back(source);
+      } else if (from.sizes.size() > 1) {
+        found.push_back(s.buffer);
+      }
+    });
+    std::ranges::sort(found);
+    found.erase(std::ranges::unique(found).begin(), found.end());
+    return sources_[b.id] = std::move(found);
   }
 
   std::optional<Cut> cut_longest(const Buffer& b, double elements) const {
@@ -224,6 +268,7 @@ class Preparation {
   }
 
   Work& work_;
+  std::unordered_map<int32_t, std::vector<int32_t>> sources_;
 };
 
 }  // namespace

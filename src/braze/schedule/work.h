@@ -72,6 +72,7 @@ struct Work {
   std::vector<Statement> statements;            // by id; of real buffers
   std::unordered_map<Expr, Expr> inner_symbols;
   std::unordered_map<Expr, int64_t> size_hints; // by size symbol
+  std::unordered_map<int32_t, int64_t> running; // by id: buffers to which so many rows after each other add
   std::string* log = nullptr;                   // decisions, if wanted
 
   const Buffer& buffer(int32_t id) const { return *buffers[static_cast<size_t>(id)]; }
