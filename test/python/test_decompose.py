@@ -315,6 +315,25 @@ for n, sizes in ((1, (2, 3, 6)), (2, (2, 3, 5, 6)), (3, (2, 3, 4, 5, 6))):
     for kind in ("reflection", "replication"):
         op = getattr(aten, f"{kind}_pad{n}d").default
         case(f"aten.{kind}_pad{n}d", [lambda op=op, s=sizes, p=p: (op, (normal(*s), p), {}) for p in pads])
+        backward = getattr(aten, f"{kind}_pad{n}d_backward").default
+        case(
+            f"aten.{kind}_pad{n}d_backward",
+            [
+                lambda op=op, backward=backward, s=sizes, p=p: (backward, (op(normal(*s), p) + 1, normal(*s), p), {})
+                for p in ([1, 2] * n, [0, 0] * (n - 1) + [2, 0])
+            ],
+        )
+for exact in ("", "_exact"):
+    for n, sizes in ((1, (2, 3, 5)), (2, (2, 3, 4, 5)), (3, (2, 3, 4, 5, 2))):
+        name = f"{'_' if exact else ''}upsample_nearest{exact}{n}d_backward"
+        case(
+            f"aten.{name}",
+            [
+                lambda op=getattr(aten, name).default, s=sizes, f=f: (
+                    op, (normal(*s[:2], *(f * x for x in s[2:])), [f * x for x in s[2:]], list(s), *[None] * (len(s) - 2)), {})
+                for f in (1, 2, 4)
+            ],
+        )
 case("aten.reflection_pad2d", [lambda: (aten.reflection_pad2d.default, (channels_last(2, 3, 5, 6), [1, 1, 2, 2]), {})])
 for name, arguments in {
     "alias_copy": (),

@@ -233,6 +233,10 @@ def test_reductions_and_windows(dtype, tmp_path):
             for window in (([3, 3], [2, 2], [1, 1]), ([2, 3],), ([3, 2], [2, 1], [1, 1], True),
                            ([3, 3], [2, 2], [1, 1], True, False), ([3, 3], [2, 2], [1, 1], False, False, 5)):
                 cases.add(aten.avg_pool2d, picture, *window)
+                if dtype in (torch.float32, torch.float64):   # ATen adds 16-bit gradients in 16 bits
+                    kernel, stride, padding, *rest = window if len(window) > 2 else (*window, window[0], [0, 0])
+                    gradient = aten.avg_pool2d(picture, *window).flip(-1).contiguous()
+                    cases.add(aten.avg_pool2d_backward, gradient, picture, kernel, stride, padding, *(rest + [False, True, None][len(rest):]))
             for size, align, *scales in (([14, 18], False), ([5, 11], True), ([14, 18], False, 2.0, 2.0), ([1, 1], True)):
                 cases.add(aten.upsample_bilinear2d, picture, size, align, *scales)
             for size in ([14, 18], [10, 5], [17, 9]):

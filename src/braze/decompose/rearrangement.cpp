@@ -73,6 +73,47 @@ Replacement pad(Builder& b, const Node& node, Border border) {
   return {copy_of(b, x)};
 }
 
+// Zeros around x along a dimension.
+Value* with_zeros(Builder& b, Value* x, int64_t dim, Expr before, Expr after) {
+  graph::ArgumentList padding(static_cast<size_t>(2 * (x->type.dim() - dim)), graph::int_argument(0));
+  padding[padding.size() - 2] = before;
+  padding[padding.size() - 1] = after;
+  return b(OpId::constant_pad_nd, {x, padding, graph::int_argument(0)});
+}
+
+// What stands beyond a border adds to the elements that it was copied from.
+using BorderGradient = Value* (*)(Builder& b, Value* beyond, int64_t dim, Expr size, Expr amount, bool front);
+
+Value* reflected_back(Builder& b, Value* beyond, int64_t dim, Expr size, Expr amount, bool front) {
+  Value* flipped = b(OpId::flip, {beyond, graph::ints_argument({dim})});
+  const Expr rest = size - 1 - amount;
+  return front ? with_zeros(b, flipped, dim, 1, rest) : with_zeros(b, flipped, dim, rest, 1);
+}
+
+Value* summed_back(Builder& b, Value* beyond, int64_t dim, Expr size, Expr, bool front) {
+  Value* sum = b.sum(beyond, {dim}, true);
+  return front ? with_zeros(b, sum, dim, 0, size - 1) : with_zeros(b, sum, dim, size - 1, 0);
+}
+
+Replacement pad_backward(Builder& b, const Node& node, BorderGradient gradient) {
+  Value *g = graph::tensor(node, "grad_output"), *x = graph::tensor(node, "self");
+  auto padding = graph::integers(node, "padding");
+  if (!padding || padding->size() % 2 != 0 || is_empty(x) || !is_real_float(g)) return {};
+  for (int64_t amount : *padding)
+    if (amount < 0) return {};
+  g = widen(b, g);
+  for (size_t i = 0; i < padding->size() / 2; ++i) {
+    int64_t dim = x->type.dim() - 1 - static_cast<int64_t>(i);
+    int64_t before = (*padding)[2 * i], after = (*padding)[2 * i + 1];
+    Expr size = x->type.sizes[static_cast<size_t>(dim)];
+    Value* sum = b.slice(g, dim, before, size + before);
+    if (before > 0) sum = b.add(sum, gradient(b, b.slice(g, dim, 0, before), dim, size, before, true));
+    if (after > 0) sum = b.add(sum, gradient(b, b.slice(g, dim, size + before, size + before + after), dim, size, after, false));
+    g = sum;
+  }
+  return {copy_of(b, b.cast(g, node.result()->type.dtype))};
+}
+
 }  // namespace
 
 Replacement split(Builder& b, const Node& node) {
@@ -176,6 +217,32 @@ Replacement rot90(Builder& b, const Node& node) {
 
 Replacement reflection_pad(Builder& b, const Node& node) { return pad(b, node, reflected); }
 Replacement replication_pad(Builder& b, const Node& node) { return pad(b, node, replicated); }
+
+Replacement reflection_pad_backward(Builder& b, const Node& node) { return pad_backward(b, node, reflected_back); }
+Replacement replication_pad_backward(Builder& b, const Node& node) { return pad_backward(b, node, summed_back); }
+
+// Of an image enlarged by whole factors: the sum over the copies of each element.
+Replacement upsample_nearest_backward(Builder& b, const Node& node) {
+  Value* g = graph::tensor(node, "grad_output");
+  if (!is_real_float(g) || is_empty(g)) return {};
+  const Shape& small = node.result()->type.sizes;
+  Shape split = {small[0], small[1]};
+  std::vector<int64_t> copies;
+  for (size_t d = 2; d < small.size(); ++d) {
+    auto from = small[d].maybe_constant(), to = g->type.sizes[d].maybe_constant();
+    if (!from || !to || *from == 0 || *to % *from != 0) return {};
+    const int64_t factor = *to / *from;
+    // Powers of two are exact in ATen's arithmetic; a scale that the user gave may differ from the sizes' ratio.
+    if ((factor & (factor - 1)) != 0) return {};
+    for (const char* name : {"scales", "scales_d", "scales_h", "scales_w"})
+      if (node.op->argument_index(name) >= 0)
+        if (auto scale = graph::number(node, name); scale && *scale != static_cast<double>(factor)) return {};
+    split.push_back(small[d]);
+    copies.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(factor);
+  }
+  return {b.cast(b.sum(b.view(widen(b, g), split), copies, false), node.result()->type.dtype)};
+}
 
 // The gradient of a slice: zeros with the gradient in the slice's place.
 Replacement slice_backward(Builder& b, const Node& node) {

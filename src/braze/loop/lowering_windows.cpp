@@ -110,6 +110,36 @@ bool lower_max_pool(Lowering& l, const Node& node, ScalarOp) {
   return true;
 }
 
+namespace {
+
+// What the sum of a window is divided by: its elements in the image, with or without those in the padding.
+std::function<Expr(const Indices&)> window_count(const Node& node, const Window& w, const Shape& image) {
+  const bool with_padding = graph::boolean(node, "count_include_pad"), ceil_mode = graph::boolean(node, "ceil_mode");
+  const bool padded = std::ranges::any_of(w.padding, [](int64_t n) { return n != 0; });
+  const auto given = graph::integer(node, "divisor_override");
+  return [=, &image](const Indices& at) {
+    Expr count = 1;
+    for (const int64_t n : w.kernel) count = count * Expr(n);
+    if (given) return Expr(*given);
+    if (!ceil_mode && (!padded || with_padding)) return count;
+    count = 1;
+    for (size_t k = 0; k < w.n_axes(); ++k) {
+      const size_t dim = at.size() - w.n_axes() + k;
+      const Expr size = image[dim];
+      Expr begin = at[dim] * Expr(w.stride[k]) - Expr(w.padding[k]);
+      Expr end = sym::min(begin + Expr(w.kernel[k]), size + Expr(w.padding[k]));
+      if (!with_padding) {
+        begin = sym::max(begin, 0);
+        end = sym::min(end, size);
+      }
+      count = count * (end - begin);
+    }
+    return count;
+  };
+}
+
+}  // namespace
+
 bool lower_avg_pool(Lowering& l, const Node& node, ScalarOp) {
   const Value* self = self_of(node);
   const size_t n_axes = n_axes_of(node);
@@ -121,28 +151,38 @@ bool lower_avg_pool(Lowering& l, const Node& node, ScalarOp) {
     window_reduction(l, buffer, self, *w, at, ReduceOp::Sum, inner, 0);
   };
   const Located sum = l.intermediate_buffer(node, inner, node.result()->type.sizes, summed);
-  const bool with_padding = graph::boolean(node, "count_include_pad"), ceil_mode = graph::boolean(node, "ceil_mode");
-  const bool padded = std::ranges::any_of(w->padding, [](int64_t n) { return n != 0; });
-  const auto given = graph::integer(node, "divisor_override");
-  l.pointwise(node, [&](const Indices& at) {
-    Expr count = 1;
-    for (const int64_t n : w->kernel) count = count * Expr(n);
-    if (given) count = *given;
-    if (!given && (ceil_mode || (padded && !with_padding))) {
-      count = 1;
-      for (size_t k = 0; k < n_axes; ++k) {
-        const size_t dim = at.size() - n_axes + k;
-        const Expr size = self->type.sizes[dim];
-        Expr begin = at[dim] * Expr(w->stride[k]) - Expr(w->padding[k]);
-        Expr end = sym::min(begin + Expr(w->kernel[k]), size + Expr(w->padding[k]));
-        if (!with_padding) {
-          begin = sym::max(begin, 0);
-          end = sym::min(end, size);
-        }
-        count = count * (end - begin);
-      }
+  const auto count = window_count(node, *w, self->type.sizes);
+  l.pointwise(node, [&](const Indices& at) { return l.load(sum, at) / l.index(count(at)).cast(inner); });
+  return true;
+}
+
+// Each element takes from the windows that it lies in: those that begin at most a kernel's length before it.
+bool lower_avg_pool_backward(Lowering& l, const Node& node, ScalarOp) {
+  const Value *grad = self_of(node), *self = graph::tensor(node, "self");
+  const size_t n_axes = n_axes_of(node);
+  const auto w = window_of(node, n_axes);
+  const DType dtype = result_dtype(node), inner = compute_type(dtype);
+  if (!w || !is_floating(dtype) || self->type.sizes.size() <= n_axes || grad->type.dtype != dtype) return false;
+  const auto count = window_count(node, *w, self->type.sizes);
+  l.define(node, [&](Buffer& buffer, const Indices& at) {
+    buffer.kind = BufferKind::Reduction;
+    buffer.reduce = ReduceOp::Sum;
+    buffer.accumulate = inner;
+    Shape windows;
+    for (size_t k = 0; k < n_axes; ++k) windows.push_back((w->kernel[k] + w->stride[k] - 1) / w->stride[k]);
+    buffer.reduce_axes = l.axes(windows, "r");
+    const Indices r = l.indices_of(buffer.reduce_axes);
+    Indices place = at;
+    Term inside = l.constant_int(DType::Bool, 1);
+    for (size_t k = 0; k < n_axes; ++k) {
+      const size_t dim = at.size() - n_axes + k;
+      const Expr from = at[dim] + Expr(w->padding[k]);
+      place[dim] = floor_div(from, Expr(w->stride[k])) - r[k];
+      inside = inside & l.less_equal(0, place[dim]) & l.less(place[dim], grad->type.sizes[dim]) &
+               l.less(from - place[dim] * Expr(w->stride[k]), w->kernel[k]);
     }
-    return l.load(sum, at) / l.index(count).cast(inner);
+    const Term each = l.load_masked(grad, place, inside, l.constant(dtype, 0)).cast(inner);
+    buffer.body = (each / l.index(sym::max(count(place), 1)).cast(inner)).scalar();   // no window beyond the last: 0 / 1
   });
   return true;
 }
