@@ -269,40 +269,60 @@ bool lower_upsample_linear(Lowering& l, const Node& node, ScalarOp) {
     Expr low, high;
     Term low_weight, high_weight;
   };
-  l.pointwise(node, [&](const Indices& at) {
-    std::vector<Binding> bindings;
+  const auto along = [&](size_t axis, const Indices& at, std::vector<Binding>& bindings) -> Along {
+    const size_t dim = axis + 2;
     const Term one = l.constant(inner, 1);
-    const auto along = [&](size_t axis) -> Along {
-      const size_t dim = axis + 2;
-      if (from[dim] == to[dim]) return {at[dim], at[dim], one, l.constant(inner, 0)};
-      const Term i = l.index(at[dim]).cast(inner);
-      Term source = i;
-      if (align) {
-        const Term scale = to[dim] == Expr(1) ? l.constant(inner, 0)
-                                              : l.index(from[dim] - 1).cast(inner) / l.index(to[dim] - 1).cast(inner);
-        source = i * scale;
-      } else {
-        source = maximum(source_scale(l, node, axis, n_axes, from[dim], to[dim], inner) * (i + 0.5) - 0.5, 0.0);
-      }
-      const Term last = l.index(from[dim] - 1);
-      const Term low = minimum(source.cast(DType::I64), last);
-      const Term high = minimum(low + 1.0, last);
-      const Term weight = minimum(maximum(source - low.cast(inner), 0.0), 1.0);
-      return {l.computed_index(low, from[dim], false, bindings), l.computed_index(high, from[dim], false, bindings),
-              one - weight, weight};
-    };
+    if (from[dim] == to[dim]) return {at[dim], at[dim], one, l.constant(inner, 0)};
+    const Term i = l.index(at[dim]).cast(inner);
+    Term source = i;
+    if (align) {
+      const Term scale = to[dim] == Expr(1) ? l.constant(inner, 0)
+                                            : l.index(from[dim] - 1).cast(inner) / l.index(to[dim] - 1).cast(inner);
+      source = i * scale;
+    } else {
+      source = maximum(source_scale(l, node, axis, n_axes, from[dim], to[dim], inner) * (i + 0.5) - 0.5, 0.0);
+    }
+    const Term last = l.index(from[dim] - 1);
+    const Term low = minimum(source.cast(DType::I64), last);
+    const Term high = minimum(low + 1.0, last);
+    const Term weight = minimum(maximum(source - low.cast(inner), 0.0), 1.0);
+    return {l.computed_index(low, from[dim], false, bindings), l.computed_index(high, from[dim], false, bindings),
+            one - weight, weight};
+  };
+  // Between the axes [axis, end), with what stands before and behind them as in `place`.
+  using Load = std::function<Term(const Indices& place, const std::vector<Binding>& bindings)>;
+  const auto interpolate = [&](size_t axis, size_t end, const Indices& at, const Load& load) {
+    std::vector<Binding> bindings;
     std::vector<Along> axes;
-    for (size_t axis = 0; axis < n_axes; ++axis) axes.push_back(along(axis));
-    const std::function<Term(size_t, Indices)> interpolate = [&](size_t axis, Indices place) -> Term {
-      if (axis == n_axes) return l.load(self, place, bindings).cast(inner);
-      const Along& a = axes[axis];
-      place[axis + 2] = a.low;
-      const Term low = interpolate(axis + 1, place);
-      if (from[axis + 2] == to[axis + 2]) return low;
-      place[axis + 2] = a.high;
-      return a.low_weight * low + a.high_weight * interpolate(axis + 1, place);
+    for (size_t k = axis; k < end; ++k) axes.push_back(along(k, at, bindings));
+    const std::function<Term(size_t, Indices)> blend = [&](size_t k, Indices place) -> Term {
+      if (k == end) return load(place, bindings);
+      const Along& a = axes[k - axis];
+      place[k + 2] = a.low;
+      const Term low = blend(k + 1, place);
+      if (from[k + 2] == to[k + 2]) return low;
+      place[k + 2] = a.high;
+      return a.low_weight * low + a.high_weight * blend(k + 1, place);
     };
-    return interpolate(0, at);
+    return blend(axis, at);
+  };
+  const Load load_self = [&](const Indices& place, const std::vector<Binding>& bindings) {
+    return l.load(self, place, bindings).cast(inner);
+  };
+  // Whole rows first, then within the row: half the loads of one, or a quarter, are at computed places.
+  const size_t last = n_axes - 1;
+  const bool rows_change = !std::equal(from.begin() + 2, from.end() - 1, to.begin() + 2);
+  if (!rows_change || from.back() == to.back()) {
+    l.pointwise(node, [&](const Indices& at) { return interpolate(0, n_axes, at, load_self); });
+    return true;
+  }
+  Shape sizes = to;
+  sizes.back() = from.back();
+  const Located rows = l.intermediate(node, inner, sizes, [&](const Indices& at) { return interpolate(0, last, at, load_self); });
+  l.pointwise(node, [&](const Indices& at) {
+    return interpolate(last, n_axes, at, [&](const Indices& place, const std::vector<Binding>& bindings) {
+      return l.load(rows, place, bindings);
+    });
   });
   return true;
 }

@@ -263,7 +263,7 @@ class KernelMaker {
         moves[&s] = m;
         if (!m) return;
         ns += kNsPerOp * weight_of(s.op, s.dtype);
-        if (s.op == ScalarOp::Load) ns += load_ns(s.buffer, s.dtype) + (s.bindings.empty() ? 0 : 0.2);
+        if (s.op == ScalarOp::Load) ns += load_ns(s.buffer, s.dtype) + (s.bindings.empty() ? 0 : kNsPerGather);
       });
     };
     for (const Accumulator& acc : stage.accumulators) add(acc.value), ns += kNsPerOp;

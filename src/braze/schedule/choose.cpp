@@ -90,6 +90,7 @@ void drop_dead(Work& work) {
 // How a user reads a buffer: how often the buffer's body would be evaluated if it were written into the user's.
 struct Use {
   double evaluations = 0;
+  double gathered = 0;     // of these, with each lane at another place
   bool possible = true;    // false: the body can't be moved to where the load stands
   bool scrambled = false;  // read at quotients and remainders: at other rows than its own
 };
@@ -137,6 +138,7 @@ Use use_of(const Work& work, const Buffer& producer, const Buffer& user) {
         }
       }
       use.evaluations += evaluations;
+      if (!s.bindings.empty()) use.gathered += evaluations;
       use.scrambled |= std::ranges::any_of(s.indices, has_quotient);
     });
   }
@@ -145,18 +147,20 @@ Use use_of(const Work& work, const Buffer& producer, const Buffer& user) {
 
 bool better_written_in(Work& work, const Buffer& b) {
   const BufferInfo& info = work.at(b.id);
-  double evaluations = 0, users_ns = 0;
+  double evaluations = 0, gathered = 0, users_ns = 0;
   for (int32_t user : info.users) {
     const Use use = use_of(work, b, work.buffer(user));
     if (!use.possible) return false;
     // The end of a norm belongs to the kernel of its rows, not to a reader that takes the rows in another order.
     if (use.scrambled && info.finishes_rows) return false;
     evaluations += use.evaluations;
+    gathered += use.gathered;
     const BufferInfo& u = work.at(user);
     users_ns += u.iterations * (kNsPerOp * u.weight + kNsPerByte * 4);
   }
   if (info.users.size() == 1 && evaluations <= info.elements * 1.01) return true;
-  const double extra_ns = (evaluations - info.elements) * info.weight * kNsPerOp;
+  double extra_ns = (evaluations - info.elements) * info.weight * kNsPerOp;
+  if (gathered > info.elements) extra_ns += (gathered - info.elements) * static_cast<double>(info.reads.size()) * kNsPerGather;
   if (extra_ns < 0.1 * users_ns && extra_ns < 0.25 * kLaunchNs * static_cast<double>(info.users.size())) return true;
 
   double input_bytes = 0;

@@ -82,9 +82,26 @@ class Unifier {
   bool reads_index_at_computed_place() const {
     if (std::ranges::none_of(a_.members, [&](const Member& m) { return work_.at(m.buffer).has_index; })) return false;
     for (const Member& consumer : b_.members)
-      for (const Read& read : work_.statement(consumer.buffer).reads)
-        if (!read.load->bindings.empty() && (a_.find(read.buffer) != nullptr || b_.find(read.buffer) != nullptr)) return true;
+      for (const Read& read : work_.statement(consumer.buffer).reads) {
+        if (read.load->bindings.empty()) continue;
+        if (b_.find(read.buffer) != nullptr) return true;
+        if (a_.find(read.buffer) != nullptr && (a_.members.size() > 1 || index_is_computed(*read.load))) return true;
+      }
     return false;
+  }
+
+  // Whether an axis at which a buffer is read by computed numbers is also a value in its body.
+  bool index_is_computed(const Scalar& load) const {
+    const Buffer& producer = work_.buffer(load.buffer);
+    bool found = false;
+    for (size_t k = 0; k < load.indices.size(); ++k) {
+      if (std::ranges::none_of(load.bindings, [&](const Binding& b) { return sym::depends_on(load.indices[k], b.symbol); })) continue;
+      for (const Scalar* body : work_.statement(load.buffer).bodies)
+        visit(body, [&](const Scalar& s) {
+          found |= s.op == ScalarOp::Index && sym::depends_on(s.indices[0], producer.axes[k].symbol);
+        });
+    }
+    return found;
   }
 
   Bound* bound(Expr row) {
@@ -92,12 +109,15 @@ class Unifier {
     return it == bound_.end() ? nullptr : &*it;
   }
 
+  // A number that no row of the reader decides: computed, or an inner axis. Such a row becomes an inner axis.
+  bool is_free(Expr value) const { return value.is_symbol() && !depends_on_any(value, b_.rows); }
+
   const char* bind() {
     const char* reason = for_each_read([&](const Member& p, const std::vector<Expr>& indices) -> const char* {
       for (size_t k = 0; k < indices.size(); ++k) {
         if (axis_of(a_.rows, p.at[k]) != nullptr) {
           if (const Bound* known = bound(p.at[k])) {
-            if (known->value != indices[k]) return "read at other rows";
+            if (known->value != indices[k] && !(is_free(known->value) && is_free(indices[k]))) return "read at other rows";
           } else {
             bound_.push_back({p.at[k], indices[k]});
           }

@@ -47,7 +47,7 @@ class Builder {
     std::vector<int> evaluated_in;     // stages that evaluate it, if it has no scratch row
     int scratch = -1, scratch_stage = -1;
     int accumulator = -1;
-    bool stored = false;
+    bool stored = false, gathered = false;
     std::vector<size_t> reads;         // members
   };
   struct StageKey {
@@ -76,21 +76,41 @@ class Builder {
     return static_cast<int>(keys_.size()) - 1;
   }
 
+  // Members of which a reader takes elements at computed places of the row: they are written whole before it.
+  void find_gathered() {
+    for (size_t i = 0; i < parts_.size(); ++i)
+      for (const Read& read : work_.statement(member(i).buffer).reads) {
+        const auto it = number_.find(read.buffer);
+        if (it == number_.end() || is_reduction(it->second) || read.load->bindings.empty()) continue;
+        Part& part = parts_[it->second];
+        const Member& m = member(it->second);
+        for (size_t k = 0; k < m.at.size(); ++k)
+          for (const Axis& axis : m.inner)
+            part.gathered |= m.at[k] == axis.symbol && std::ranges::any_of(read.load->bindings, [&](const Binding& b) {
+                               return sym::depends_on(read.load->indices[k], b.symbol);
+                             });
+        int64_t bytes = size_of(buffer(it->second).dtype);
+        for (const Axis& axis : m.inner) bytes *= work_.hint(axis.extent);
+        part.gathered &= bytes <= kMostScratchBytes / 2;
+      }
+  }
+
   void assign_stages() {
+    find_gathered();
     for (size_t i = 0; i < parts_.size(); ++i) {
       Part& part = parts_[i];
       for (const Read& read : work_.statement(member(i).buffer).reads) {
         const auto it = number_.find(read.buffer);
         if (it == number_.end() || std::ranges::find(part.reads, it->second) != part.reads.end()) continue;
         part.reads.push_back(it->second);
-        const int ready = parts_[it->second].level + (is_reduction(it->second) ? 1 : 0);
+        const int ready = parts_[it->second].level + (is_reduction(it->second) || parts_[it->second].gathered ? 1 : 0);
         part.level = std::max(part.level, ready);
       }
       part.stored = stored_[static_cast<size_t>(member(i).buffer)];
     }
     // The last level at which a value is needed decides where a pointwise store goes: as early as possible.
     for (size_t i = 0; i < parts_.size(); ++i)
-      if (is_reduction(i) || parts_[i].stored) parts_[i].stage = stage_for(i, parts_[i].level);
+      if (is_reduction(i) || parts_[i].stored || parts_[i].gathered) parts_[i].stage = stage_for(i, parts_[i].level);
     for (size_t i = parts_.size(); i-- > 0;) {
       Part& part = parts_[i];
       if (part.stage >= 0) add_once(part.evaluated_in, part.stage);
@@ -154,7 +174,7 @@ class Builder {
       if (is_reduction(i) || part.evaluated_in.size() < 2 || member(i).inner.empty()) continue;
       std::vector<double> known(parts_.size(), -1);
       const double again = static_cast<double>(part.evaluated_in.size() - 1) * (cost_of(i, known) - 1);
-      if (again <= 1.5) continue;
+      if (again <= 1.5 && !part.gathered) continue;
       Expr elements = 1;
       int64_t bytes = size_of(buffer(i).dtype);
       for (const Axis& axis : member(i).inner) {

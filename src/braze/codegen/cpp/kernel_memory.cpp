@@ -177,6 +177,9 @@ std::string KernelEmitter::load_text(const Address& a, int32_t buffer, DType dty
         return in(dtype, live.empty() ? "even" + size + "(" + place + ")" : "evenn" + size + "(" + place + ", " + live + ")");
       if (mask.empty() && a.step == -1 && live.empty()) return in(dtype, "back" + size + "(" + place + ")");
       const std::string addresses = lane_addresses(a, u);
+      // Scratch may be read a vector beyond its end: lanes that lie together come from one load.
+      if (mask.empty() && !strided && buffer < 0 && scratch_lanes_ == 0 && size == "4" && lanes_ == 16)
+        return in(dtype, "gather_near4(" + place + ", " + addresses + ", " + n + ")");
       if (!mask.empty()) return in(dtype, "gatherm" + size + "(" + place + ", " + addresses + ", " + mask + ")");
       return in(dtype, "gather" + size + "(" + place + ", " + addresses + ", " + n + ")");
     }

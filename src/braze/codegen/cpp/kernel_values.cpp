@@ -129,6 +129,11 @@ KernelEmitter::Value KernelEmitter::load(const Scalar& s) {
                otherwise_copy.at(u) + ")";
       result.names.push_back(text);
       continue;
+    } else if (!mask_copy.varying && a.kind == Address::Kind::Contiguous) {
+      const std::string read = load_text(a, s.buffer, stored, u, "");
+      text = "(" + mask_copy.at(u) + "[0] != 0 ? " + cast_text(read, stored, s.dtype) + " : " + otherwise_copy.at(u) + ")";
+      result.names.push_back(text);
+      continue;
     } else {
       const std::string read = load_text(a, s.buffer, stored, u, live_mask(&mask_copy, u));
       result.names.push_back(std::string("sel_") + suffix_of(register_of(s.dtype)) + "(" + mask_copy.at(u) + ", " +

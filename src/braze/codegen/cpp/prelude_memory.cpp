@@ -146,6 +146,19 @@ constexpr Snippet kSnippets[] = {
 )"},
     {"gather4", k512 | kLanes8, "F VI gather4(const void* p, VL a, long n) { return gather_lanes<VI, int>((const int*)p, a, n); }\n"},
     {"gather4", kNot512, "F VI gather4(const void* p, VL a, long n) { return gather_lanes<VI, int>((const int*)p, a, n); }\n"},
+    {"gather_near4", k512 | kLanes16, R"(F VI gather_near4(const void* p, VL a, long n) {
+  VL r = a - a[0];
+  if (any(__builtin_convertvector((VK)r >= 16ul, VI) & live(n))) return gather4(p, a, n);
+  VI v = ldu<VI>((const int*)p + a[0]);
+#ifdef __clang__
+  return (VI)__builtin_ia32_permvarsi512(v, __builtin_convertvector(r, VI));
+#else
+  return __builtin_shuffle(v, __builtin_convertvector(r, VI));
+#endif
+}
+)"},
+    {"gather_near4", kNot512, "F VI gather_near4(const void* p, VL a, long n) { return gather4(p, a, n); }\n"},
+    {"gather_near4", k512 | kLanes8, "F VI gather_near4(const void* p, VL a, long n) { return gather4(p, a, n); }\n"},
     {"gather8", kAlways, "F VL gather8(const void* p, VL a, long n) { return gather_lanes<VL, long>((const long*)p, a, n); }\n"},
     {"gather2", kAlways, "F VS gather2(const void* p, VL a, long n) { return gather_lanes<VS, short>((const short*)p, a, n); }\n"},
     {"gather1", kAlways, "F VC gather1(const void* p, VL a, long n) { return gather_lanes<VC, signed char>((const signed char*)p, a, n); }\n"},
