@@ -1,4 +1,5 @@
-"""Runs every test: layout, C++ unit tests, lit with FileCheck, pytest. Ends with one line 'N passed, N failed, N skipped'.
+"""Runs every test: layout, C++ unit tests, lit with FileCheck, pytest, and capture's tests on the other versions of Python
+that are installed with headers. Ends with one line 'N passed, N failed, N skipped'.
 
 usage: run_tests.py [--build DIR] [--full]     --full adds the long tests (label "full")
 """
@@ -6,8 +7,10 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -70,11 +73,58 @@ def pytest(totals, build, full):
     marks = [] if full else ["-m", "not full"]
     stop = ["-x"] if os.environ.get("CI") is None else []
     for folder in PYTEST_FOLDERS:
-        result = run(f"pytest {folder}", [sys.executable, "-m", "pytest", "-q", *stop, folder, *marks], env)
-        print(result.stdout.strip().splitlines()[-1] if result.stdout.strip() else "no output", flush=True)
-        tail = result.stdout[-4000:]
-        failed = count(r"(\d+) (?:failed|error)", tail)
-        totals.add(count(r"(\d+) passed", tail), max(failed, result.returncode not in (0, 5)), count(r"(\d+) skipped", tail))
+        pytest_run(totals, f"pytest {folder}", [sys.executable, "-m", "pytest", "-q", *stop, folder, *marks], env)
+
+
+def pytest_run(totals, name, command, env):
+    result = run(name, command, env)
+    print(result.stdout.strip().splitlines()[-1] if result.stdout.strip() else "no output", flush=True)
+    tail = result.stdout[-4000:]
+    failed = count(r"(\d+) (?:failed|error)", tail)
+    totals.add(count(r"(\d+) passed", tail), max(failed, result.returncode not in (0, 5)), count(r"(\d+) skipped", tail))
+
+
+OTHER_PYTHONS = ("3.12", "3.13")
+CAPTURE_TESTS = ("opcodes", "breaks", "memory")   # with a tensor domain of their own: no torch
+
+
+def find_python(version):
+    """An interpreter of this version with its headers, on PATH or installed by pyenv; or None."""
+    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv"))
+    probe = "import os, sys, sysconfig; print('%d.%d' % sys.version_info[:2], " \
+            "os.path.exists(sysconfig.get_path('include') + '/internal/pycore_frame.h'))"
+    for path in [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))]:
+        if path is None:
+            continue
+        result = subprocess.run([str(path), "-c", probe], capture_output=True, text=True)
+        if result.stdout.split() == [version, "True"]:
+            return str(path)
+    return None
+
+
+def other_pythons(totals):
+    tools = pathlib.Path(sys.executable).parent
+    for version in OTHER_PYTHONS:
+        if version == "%d.%d" % sys.version_info[:2]:
+            continue
+        python = find_python(version)
+        if python is None:
+            print(f"== capture on Python {version}: skipped, there is no python{version} with headers", flush=True)
+            totals.skipped += 1
+            continue
+        build = ROOT / "build" / f"python{version}"
+        configure = [str(tools / "cmake"), "-G", "Ninja", "-S", ".", "-B", str(build), f"-DPython_EXECUTABLE={python}",
+                     f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}", "-DBRAZE_TORCH=OFF", "-DBRAZE_CLANG=OFF"]
+        make = [str(tools / "cmake"), "--build", str(build), "--target", "_capture_test", "test_capture"]
+        if any(run(f"capture on Python {version}: {step}", command).returncode
+               for step, command in (("configure", configure), ("build", make))):
+            totals.failed += 1
+            continue
+        unit(totals, build)
+        # pytest is pure Python: that of this interpreter does.
+        env = dict(os.environ, BRAZE_BUILD=str(build), PYTHONPATH=sysconfig.get_path("purelib"), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        files = [f"test/python/test_capture_{name}.py" for name in CAPTURE_TESTS]
+        pytest_run(totals, f"pytest on Python {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files], env)
 
 
 def main():
@@ -87,6 +137,7 @@ def main():
     unit(totals, args.build)
     lit(totals, args.build)
     pytest(totals, args.build, args.full)
+    other_pythons(totals)
     print(f"{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped")
     return 1 if totals.failed or not totals.passed else 0
 

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <optional>
 
+#include "braze/capture/probes.h"
 #include "braze/capture/trace_call.h"
 #include "tape_domain.h"
 
@@ -168,7 +169,10 @@ PyObject* run(PyObject*, PyObject* tuple) {
   }
 }
 
-PyMethodDef kMethods[] = {{"trace", trace, METH_VARARGS, nullptr}, {"run", run, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+PyObject* behaves(PyObject*, PyObject*) { return PyBool_FromLong(python_behaves()); }
+
+PyMethodDef kMethods[] = {{"python_behaves", behaves, METH_NOARGS, nullptr},
+                          {"trace", trace, METH_VARARGS, nullptr}, {"run", run, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_capture_test", nullptr, -1, kMethods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace

@@ -57,6 +57,19 @@ class Tape final : public Executable {
   bool run(PyObject* const* inputs, int64_t n_inputs, PyObject** out) override {
     std::vector<Ref> tensors(static_cast<size_t>(n_tensors));
     for (int64_t i = 0; i < n_inputs; i++) tensors[static_cast<size_t>(input_numbers[static_cast<size_t>(i)])] = Ref::borrow(inputs[i]);
+    if (!steps.empty() && !play(tensors)) return false;
+    for (size_t i = 0; i < outputs.size(); i++) out[i] = Ref(tensors[static_cast<size_t>(outputs[i])]).release();
+    return true;
+  }
+  int64_t n_outputs() const override { return static_cast<int64_t>(outputs.size()); }
+
+  PyTypeObject* tensor_type;
+  std::vector<Step> steps;
+  std::vector<int64_t> input_numbers, outputs, result_numbers;
+  int64_t n_tensors = 0;
+
+ private:
+  bool play(std::vector<Ref>& tensors) const {
     struct Restore {
       bool grad;
       ~Restore() { set_grad(grad); }
@@ -88,17 +101,9 @@ class Tape final : public Executable {
         slot = Ref::borrow(results[static_cast<size_t>(i)]);
       }
     }
-    for (size_t i = 0; i < outputs.size(); i++) out[i] = Ref(tensors[static_cast<size_t>(outputs[i])]).release();
     return true;
   }
-  int64_t n_outputs() const override { return static_cast<int64_t>(outputs.size()); }
 
-  PyTypeObject* tensor_type;
-  std::vector<Step> steps;
-  std::vector<int64_t> input_numbers, outputs, result_numbers;
-  int64_t n_tensors = 0;
-
- private:
   Ref make(const Spec& s, const std::vector<Ref>& tensors) const {
     switch (s.kind) {
       case Spec::Kind::Constant: return s.constant;
@@ -344,7 +349,7 @@ class TapeDomain final : public TensorDomain {
   void add_type(PyObject* type) {
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t position = 0;
-    while (PyDict_Next(reinterpret_cast<PyTypeObject*>(type)->tp_dict, &position, &key, &value)) {
+    while (PyDict_Next(type_dict(reinterpret_cast<PyTypeObject*>(type)), &position, &key, &value)) {
       if (Py_TYPE(value) == &PyMethodDescr_Type || Py_TYPE(value) == &PyWrapperDescr_Type) callables_.insert(identity(value));
     }
   }

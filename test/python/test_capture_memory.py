@@ -164,7 +164,22 @@ def test_a_debugger_is_left_alone():
         outcome = ct.trace(fn, (1,))
     finally:
         sys.settrace(None)
-    assert outcome["reason"] == "sys.settrace is active"
+    assert outcome["reason"] == "a debugger or profiler is active"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in Python 3.12")
+def test_a_monitoring_tool_is_left_alone():
+    def fn(x):
+        return x + 1
+    monitoring = sys.monitoring
+    monitoring.use_tool_id(3, "test")
+    try:
+        assert not isinstance(ct.trace(fn, (1,)), dict)
+        monitoring.set_events(3, monitoring.events.LINE)
+        assert ct.trace(fn, (1,))["reason"] == "a debugger or profiler is active"
+        monitoring.set_events(3, 0)
+    finally:
+        monitoring.free_tool_id(3)
 
 
 def test_other_threads_run_on_meanwhile():
@@ -212,3 +227,7 @@ def test_a_collection_inside_a_trace_is_harmless():
             out.append(collect())
         return out
     assert "gc.collect" in ct.trace(fn, (gc.collect,))["reason"]
+
+
+def test_this_python_passes_the_probes():
+    assert ct.python_behaves()

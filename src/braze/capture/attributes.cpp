@@ -6,6 +6,7 @@
 #include "braze/capture/executor.h"
 #include "braze/capture/guard_object.h"
 #include "braze/capture/natives.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
@@ -13,7 +14,7 @@ namespace {
 
 bool is_enum_member_of(PyTypeObject* type, PyObject* name, PyObject*& member) {
   static PyObject* const map_name = interned("_member_map_");
-  PyObject* map = type->tp_dict == nullptr ? nullptr : PyDict_GetItemWithError(type->tp_dict, map_name);
+  PyObject* map = type_dict(type) == nullptr ? nullptr : PyDict_GetItemWithError(type_dict(type), map_name);
   if (map == nullptr || !PyDict_Check(map)) return PyErr_Clear(), false;
   member = PyDict_GetItemWithError(map, name);
   return member != nullptr;
@@ -47,6 +48,17 @@ PyObject* module_getattribute() {
 PyObject* super_getattribute() {
   static PyObject* const found = _PyType_Lookup(&PySuper_Type, interned("__getattribute__"));
   return found;
+}
+
+// Of the fields of named tuples.
+PyTypeObject* tuple_getter() {
+  static PyTypeObject* const type = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("_collections"));
+    PyObject* const found = module ? PyObject_GetAttrString(module.get(), "_tuplegetter") : nullptr;
+    PyErr_Clear();
+    return reinterpret_cast<PyTypeObject*>(found);
+  }();
+  return type;
 }
 
 bool is_data(PyObject* descriptor) { return Py_TYPE(descriptor)->tp_descr_set != nullptr; }
@@ -205,7 +217,7 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
     const Ref value = Ref::steal(kind->tp_descr_get(d, object.object, reinterpret_cast<PyObject*>(type)));
     return Owned(value);
   }
-  if (PyUnicode_CompareWithASCIIString(interned("_collections._tuplegetter"), kind->tp_name) == 0) {   // named tuples
+  if (kind == tuple_getter()) {   // named tuples
     const Ref reduced = Ref::steal(PyObject_CallMethod(d, "__reduce__", nullptr));
     const Ref args = reduced ? Ref::steal(PySequence_GetItem(reduced.get(), 1)) : Ref();
     const Ref index = args ? Ref::steal(PySequence_GetItem(args.get(), 0)) : Ref();
@@ -332,7 +344,7 @@ Owned Executor::super_attribute(Value super, PyObject* name, bool suppress, Meth
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
     PyObject* inherited = _PyType_Lookup(base, name);
     const Value found = prov.class_attribute(base, name, inherited);   // changes if this class gains the name
-    PyObject* own = base->tp_dict == nullptr ? nullptr : PyDict_GetItemWithError(base->tp_dict, name);
+    PyObject* own = type_dict(base) == nullptr ? nullptr : PyDict_GetItemWithError(type_dict(base), name);
     if (own == nullptr) continue;
     const Value descriptor{own, found.object == own ? found.src : kNoSource};
     if (method != nullptr && !on_class &&
@@ -460,7 +472,7 @@ Owned lookup(Executor& x, Value object, PyObject* name, bool suppress, Method* m
     const Owned function = lookup(x, object, interned("__func__"), false, nullptr);
     return function ? lookup(x, function.get(), name, suppress, nullptr) : Owned();
   }
-  if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) || _PyType_Lookup(type, interned("__getattr__")) != nullptr) {
+  if (is_python_class(type) || _PyType_Lookup(type, interned("__getattr__")) != nullptr) {
     return hooked_attribute(x, object, name, suppress);
   }
   // Immutable natives with attribute access of their own (generic aliases and their like).

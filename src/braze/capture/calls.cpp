@@ -165,13 +165,13 @@ Owned Executor::call_function(Value function, const Arguments& a) {
   if (!code.generator) {
     pending_ = {function, &a, kNoSource, after};
     arm(this);
-    PyObject* result = _PyFunction_Vectorcall(function.object, a.objects, n_positional, a.kwnames);
+    PyObject* result = call_function_object(function.object, a.objects, n_positional, a.kwnames);
     disarm();
     check_abort();
     return Owned::steal(result, result == nullptr ? kNoSource : returned_);
   }
   // CPython runs the prologue, which makes the generator and its cells.
-  const Ref generator = Ref::steal(_PyFunction_Vectorcall(function.object, a.objects, n_positional, a.kwnames));
+  const Ref generator = Ref::steal(call_function_object(function.object, a.objects, n_positional, a.kwnames));
   if (!generator) return {};
   NativeFrame* native = frame_of_generator(generator.get());
   Frame frame;
@@ -203,11 +203,10 @@ Owned Executor::call_function(Value function, const Arguments& a) {
 Owned Executor::send(Value generator, Value sent, bool& finished) {
   const Fresh* record = prov.find_fresh(generator.object);
   if (record == nullptr || record->slots.empty()) fail("a generator that was made before the call");
-  pending_ = {record->function, nullptr, sent.src};
-  arm(this);
+  pending_ = {record->function, nullptr, sent.src};   // taken by its frame, which the hook knows to be ours
   PyObject* result = nullptr;
   const PySendResult outcome = PyIter_Send(generator.object, sent.object, &result);
-  disarm();
+  pending_ = {};
   check_abort();
   finished = outcome == PYGEN_RETURN;
   return outcome == PYGEN_ERROR ? Owned() : Owned::steal(result, returned_);
@@ -216,11 +215,10 @@ Owned Executor::send(Value generator, Value sent, bool& finished) {
 Owned Executor::resume_natively(PyObject* callable, const Arguments& a) {
   const Fresh* record = prov.find_fresh(a.objects[0]);
   if (record == nullptr || record->slots.empty()) fail("a generator that was made before the call");
-  pending_ = {record->function, nullptr, kNoSource};
-  arm(this);
+  pending_ = {record->function, nullptr, kNoSource};   // as in send()
   returned_ = kNoSource;
   PyObject* result = PyObject_Vectorcall(callable, a.objects, static_cast<size_t>(a.n_positional()), a.kwnames);
-  disarm();
+  pending_ = {};
   check_abort();
   return Owned::steal(result, returned_);
 }
@@ -294,7 +292,7 @@ Owned Executor::call(Value callable, const Arguments& a) {
   }
   if (PyType_Check(object)) return call_type(callable, a);
 
-  if (known.native == nullptr && (type == &PyWrapperDescr_Type || type == &_PyMethodWrapper_Type)) {
+  if (known.native == nullptr && (type == &PyWrapperDescr_Type || type == method_wrapper_type())) {
     Owned out;
     ArgumentList list;
     if (known.self != nullptr) list.add({known.self, prov.recall(object, known.self)});
@@ -390,7 +388,7 @@ Owned Executor::call(Value callable, const Arguments& a) {
   // A __call__ of the class's own; a native type's slot wrapper leads back to the object.
   PyTypeObject* const kind_of_call = method.function ? Py_TYPE(method.function.ref.get()) : nullptr;
   if (method.function && kind_of_call != &PyWrapperDescr_Type && kind_of_call != &PyMethodDescr_Type &&
-      kind_of_call != &_PyMethodWrapper_Type) {
+      kind_of_call != method_wrapper_type()) {
     ArgumentList list;
     list.reserve(static_cast<size_t>(a.n) + 1);
     if (method.self) list.add(method.self.get());

@@ -1,5 +1,6 @@
 // Calling classes: type(x), exceptions, builtin constructors, and classes written in Python.
 #include "braze/capture/natives.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
@@ -74,8 +75,7 @@ Owned new_object(Executor& x, Value type, const Arguments& a) {
     return Owned::steal(PyBaseObject_Type.tp_new(t, no_arguments, nullptr));   // raises
   }
   if (_PyType_Lookup(t, interned("__del__")) != nullptr) x.fail("making an object with a finalizer");
-  PyTypeObject* base = t;
-  while ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && base->tp_base != nullptr) base = base->tp_base;
+  PyTypeObject* const base = native_base(t);
   if (base == &PyBaseObject_Type || base->tp_new == PyBaseObject_Type.tp_new) {
     PyObject* init = _PyType_Lookup(t, interned("__init__"));
     static PyObject* const object_init = _PyType_Lookup(&PyBaseObject_Type, interned("__init__"));
@@ -182,7 +182,7 @@ Owned Executor::call_type(Value type, const Arguments& a) {
     prov.use_constant(type);
     return call_function(prov.class_attribute(meta, interned("__call__"), caller), list.get());
   }
-  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_IsSubtype(t, as_type(PyExc_BaseException)) &&
+  if (!is_python_class(t) && !PyType_IsSubtype(t, as_type(PyExc_BaseException)) &&
       t != &PyBaseObject_Type && !is_deque(t) && !PyType_IsSubtype(t, &PyDict_Type)) {
     fail(std::string("making an object of the native type ") + t->tp_name);
   }

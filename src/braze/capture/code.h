@@ -1,12 +1,13 @@
 // Decoded code objects: canonical instructions, the same for all Python versions, with jump targets resolved.
 //
 // Decoding happens once per code object, from PyCode_GetCode (which specialisation and instrumentation don't affect).
-// One file per Python version (code_311.cpp) knows numbers, inline caches and argument encodings.
+// cpython/decode_311.cpp and its neighbours know numbers, inline caches and argument encodings.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "braze/capture/cpython/version.h"
 #include "braze/capture/ref.h"
 
 namespace braze::capture {
@@ -48,12 +49,11 @@ struct Code {
 
  private:
   friend const Code& decode(PyCodeObject* code);
-  friend void decode_instructions(PyCodeObject* code, Code& out);
+  void decode_instructions();
   std::vector<uint32_t> index_;
 };
 
 const Code& decode(PyCodeObject* code);
-void decode_instructions(PyCodeObject* code, Code& out);   // per version
 
 // Binary operators in the order of BinaryOp's argument (CPython's own on all versions).
 enum class Binary : uint8_t {
@@ -61,5 +61,23 @@ enum class Binary : uint8_t {
   Xor,   // followed by the in-place forms in the same order
 };
 inline constexpr uint32_t kFirstInPlace = 13;
+
+// CompareOp's argument: the comparison, and whether its result becomes a bool.
+inline constexpr uint32_t kCompareToBool = 8;
+// FormatValue's argument: the conversion (as ConvertValue's), and whether a format specification is on the stack.
+inline constexpr uint32_t kFormatWithSpec = 4;
+// Send's argument: whether EndSend drops the iterator.
+inline constexpr uint32_t kSendDropsIterator = 0, kSendKeepsIterator = 1;
+// LoadSuperAttr's argument: the name is arg >> 2.
+inline constexpr uint32_t kSuperMethod = 1, kSuperWithArguments = 2;
+// What MakeFunction takes from the stack, and SetFunctionAttribute sets.
+inline constexpr uint32_t kDefaults = 1, kKeywordDefaults = 2, kAnnotations = 4, kClosure = 8;
+inline PyObject*& function_part(PyObject* function, uint32_t part) {
+  auto* const f = reinterpret_cast<PyFunctionObject*>(function);
+  return part == kDefaults ? f->func_defaults
+         : part == kKeywordDefaults ? f->func_kwdefaults
+         : part == kAnnotations     ? f->func_annotations
+                                    : f->func_closure;
+}
 
 }  // namespace braze::capture

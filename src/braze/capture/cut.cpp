@@ -26,7 +26,7 @@ void Executor::enter_resumed(Frame& f, const PendingCall& call) {
   for (const Value& v : entry.slots) f.push(Owned::borrow(v));
   f.pc = entry.at.pc;
   if (call.index + 1 == call.resumed->size()) return;
-  *f.view.last_instruction = f.view.first_instruction + f.code->insns[f.pc].native;
+  f.view.run(f.code->insns[f.pc].native);
   Owned result = resume(*call.resumed, call.index + 1);
   if (!result) return;
   f.push(std::move(result));

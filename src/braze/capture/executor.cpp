@@ -1,5 +1,7 @@
 #include "braze/capture/executor.h"
 
+#include <optional>
+
 #include "braze/capture/opcodes.h"
 #include "braze/support/check.h"
 
@@ -62,8 +64,9 @@ void Executor::check_abort() {
 }
 
 PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
-  if (Py_EnterRecursiveCall(" while calling a Python object")) return nullptr;
   const PendingCall call = std::exchange(pending_, {});
+  auto recursion = std::make_optional<RecursionScope>();
+  if (!*recursion) return leave_frame(native, nullptr);
   PyObject* const generator = generator_of_frame(native);
   Frame f;
   f.view = view(native);
@@ -80,9 +83,9 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   std::vector<Src>& buffer = src_buffers_[depth_];
   if (buffer.size() < n) buffer.resize(n + 64);
   f.src = buffer.data();
-  const int64_t next_unit = *f.view.last_instruction + 1 - f.view.first_instruction;
+  const int64_t next_unit = f.view.next();
   PyObject* result = nullptr;
-  FrameLink link(native);
+  auto link = std::make_optional<FrameLink>(native);
   frame_ = &f;
   depth_++;
   try {
@@ -113,8 +116,9 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   frame_ = f.caller;
   if (frame_ != nullptr && frame_->can_be_cut) cut_position_ = frame_->started;
   f.sync();
-  Py_LeaveRecursiveCall();
-  return result;
+  link.reset();
+  recursion.reset();
+  return f.suspended ? result : leave_frame(native, result);
 }
 
 bool Executor::owns(PyObject* generator) {
@@ -129,15 +133,11 @@ bool Executor::handle_error(Frame& f, bool reraised) {
   if (h == nullptr) return false;
   f.drop(f.sp - (f.slots + f.code->n_slots + h->depth));
   if (h->push_last_instruction) {
-    f.push(Owned::steal(PyLong_FromLong(static_cast<long>(*f.view.last_instruction - f.view.first_instruction))));
+    f.push(Owned::steal(PyLong_FromLongLong(f.view.running())));
   }
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  const Ref t = Ref::steal(type), tb = Ref::steal(traceback);
-  PyException_SetTraceback(value, traceback != nullptr ? traceback : Py_None);
-  prov.add_fresh(value);
-  f.push(Owned::steal(value));
+  Ref exception = take_exception();
+  prov.add_fresh(exception.get());
+  f.push(Owned(std::move(exception)));
   f.kwnames = nullptr;
   f.pc = h->target;
   return true;
@@ -150,30 +150,33 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
   }
   for (;;) {
     const Insn& insn = insns[f.pc];
-    *f.view.last_instruction = f.view.first_instruction + insn.native;
+    f.view.run(insn.native);
     f.started = ++n_instructions;
     if (f.can_be_cut) cut_position_ = n_instructions;
     if (n_instructions == cut_at_) [[unlikely]] cut(f);
     switch (insn.op) {
-      case Op::LoadFast: {
-        PyObject* v = f.slots[insn.arg];
-        if (v == nullptr) [[unlikely]] {
-          Opcodes::unbound_local(f, insn.arg);
-          break;
-        }
-        f.push(Owned::borrow(v, f.src[insn.arg]));
+      case Op::LoadFast:
+        if (!Opcodes::load_fast(f, insn.arg)) [[unlikely]] break;
         f.pc++;
         continue;
-      }
-      case Op::StoreFast: {
-        PyObject* old = f.slots[insn.arg];
-        --f.sp;
-        f.slots[insn.arg] = *f.sp;
-        f.src[insn.arg] = f.src[f.sp - f.slots];
-        Ref::steal(old);
+      case Op::StoreFast:
+        Opcodes::store_fast(f, insn.arg);
         f.pc++;
         continue;
-      }
+      case Op::LoadFastLoadFast:
+        if (!Opcodes::load_fast(f, insn.arg >> 4) || !Opcodes::load_fast(f, insn.arg & 15)) break;
+        f.pc++;
+        continue;
+      case Op::StoreFastLoadFast:
+        Opcodes::store_fast(f, insn.arg >> 4);
+        if (!Opcodes::load_fast(f, insn.arg & 15)) break;
+        f.pc++;
+        continue;
+      case Op::StoreFastStoreFast:
+        Opcodes::store_fast(f, insn.arg >> 4);
+        Opcodes::store_fast(f, insn.arg & 15);
+        f.pc++;
+        continue;
       case Op::LoadConst:
         f.push(Owned::borrow(f.constant(insn.arg)));
         f.pc++;
@@ -233,7 +236,7 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
         if (!value && PyErr_Occurred()) break;
         f.pop();                          // the value that was sent
         if (Opcodes::finished) {
-          f.pop();                        // the iterator
+          if (insn.arg == kSendDropsIterator) f.pop();
           f.push(std::move(value));
           f.pc = insn.target;
         } else {
@@ -247,13 +250,25 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
         returned_ = v.src;
         return v.ref.release();
       }
+      case Op::ReturnConst:
+        returned_ = kNoSource;
+        return Ref::borrow(f.constant(insn.arg)).release();
       case Op::YieldValue: {
         Owned v = f.pop();
         returned_ = v.src;
+        f.suspended = true;
         f.sync();
-        suspend_generator(f.native);
+        f.view.stand_before(insn.native + 1);
+        suspend_generator(f.native, insn.arg != 0);
         return v.ref.release();
       }
+      case Op::CleanupThrow:
+        if (Opcodes::cleanup_throw(f)) {
+          f.pc++;
+          continue;
+        }
+        if (!handle_error(f, true)) return nullptr;
+        continue;
       case Op::Reraise:
         Opcodes::reraise(*this, f, insn);
         if (!handle_error(f, true)) return nullptr;
@@ -283,7 +298,10 @@ bool Executor::step(Frame& f, const Insn& insn) {
       return Opcodes::replace(f, 1, unary(insn.op, f.top()));
     case Op::BinaryOp: return Opcodes::replace(f, 2, binary(arg, f.top(2), f.top()));
     case Op::BinarySubscr: return Opcodes::replace(f, 2, subscript(f.top(2), f.top()));
-    case Op::CompareOp: return Opcodes::replace(f, 2, compare(static_cast<int>(arg), f.top(2), f.top()));
+    case Op::ToBool: return Opcodes::to_bool(*this, f);
+    case Op::CompareOp: return Opcodes::compare(*this, f, arg);
+    case Op::BinarySlice: return Opcodes::binary_slice(*this, f);
+    case Op::StoreSlice: return Opcodes::store_slice(*this, f);
     case Op::StoreSubscr:
       if (!set_subscript(f.top(2), f.top(1), f.top(3))) return false;
       return f.drop(3), true;
@@ -305,18 +323,21 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::LoadGlobal: {
       Owned v = load_global(f, f.name(arg >> 1));
       if (!v) return false;
-      if (arg & 1) f.push_null();
-      f.push(std::move(v));
+      if (arg & 1) f.push_callable(std::move(v));
+      else f.push(std::move(v));
       return true;
     }
+    case Op::LoadFastAndClear:
+      f.push(Owned::steal(std::exchange(f.slots[arg], nullptr), std::exchange(f.src[arg], kNoSource)));
+      return true;
     case Op::MakeCell: return Opcodes::make_cell(*this, f, arg);
-    case Op::LoadClosure: return f.push(Owned::borrow(f.slots[arg], f.src[arg])), true;
     case Op::LoadDeref: return Opcodes::load_deref(*this, f, arg);
     case Op::StoreDeref: return Opcodes::store_deref(*this, f, arg);
     case Op::DeleteDeref: fail("deletion of a captured variable");
     case Op::CopyFreeVars: return Opcodes::copy_free_vars(*this, f, arg);
     case Op::LoadAttr: return Opcodes::replace(f, 1, get_attribute(f.top(), f.name(arg)));
     case Op::LoadMethod: return Opcodes::load_method(*this, f, f.name(arg));
+    case Op::LoadSuperAttr: return Opcodes::load_super_attr(*this, f, arg);
     case Op::StoreAttr:
       if (!set_attribute(f.top(), f.name(arg), f.top(2))) return false;
       return f.drop(2), true;
@@ -331,6 +352,7 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::BuildString: return Opcodes::build_string(*this, f, arg);
     case Op::BuildSlice: return Opcodes::build_slice(*this, f, arg);
     case Op::FormatValue: return Opcodes::format_value(*this, f, arg);
+    case Op::ConvertValue: return Opcodes::replace(f, 1, Opcodes::converted(*this, f.top(), arg));
     case Op::ListAppend: {
       if (!list_append(f.top(arg + 1), f.top())) return false;
       return f.pop(), true;
@@ -360,9 +382,13 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::MatchKeys: return Opcodes::match_keys(*this, f);
     case Op::MatchClass: return Opcodes::match_class(*this, f, arg);
     case Op::KwNames: return f.kwnames = f.constant(arg), true;
-    case Op::Call: return Opcodes::call(*this, f, arg);
+    case Op::Call: return Opcodes::call(*this, f, arg, false);
+    case Op::CallKw: return Opcodes::call(*this, f, arg, true);
     case Op::CallFunctionEx: return Opcodes::call_ex(*this, f, arg);
     case Op::MakeFunction: return Opcodes::make_function(*this, f, arg);
+    case Op::SetFunctionAttribute: return Opcodes::set_function_attribute(*this, f, arg);
+    case Op::EndSend: return Opcodes::end_send(f);
+    case Op::StopIterationError: return Opcodes::stop_iteration_error(*this, f);
     case Op::LoadAssertionError: return f.push(Owned::borrow(PyExc_AssertionError)), true;
     case Op::ImportName: return Opcodes::import_name(*this, f, arg);
     case Op::ImportFrom: return Opcodes::import_from(*this, f, arg);
@@ -385,7 +411,8 @@ bool Executor::step(Frame& f, const Insn& insn) {
       fail("code of a class body or module");
     case Op::Unknown: fail("an instruction that capture does not know (number " + std::to_string(arg) + ")");
     case Op::Nop: return true;
-    case Op::LoadFast: case Op::StoreFast: case Op::LoadConst: case Op::PopTop: case Op::PushNull: case Op::Jump:
+    case Op::LoadFast: case Op::StoreFast: case Op::LoadFastLoadFast: case Op::StoreFastLoadFast:
+    case Op::StoreFastStoreFast: case Op::ReturnConst: case Op::CleanupThrow: case Op::LoadConst: case Op::PopTop: case Op::PushNull: case Op::Jump:
     case Op::PopJumpIfFalse: case Op::PopJumpIfTrue: case Op::PopJumpIfNone: case Op::PopJumpIfNotNone:
     case Op::JumpIfFalseOrPop: case Op::JumpIfTrueOrPop: case Op::ForIter: case Op::Send: case Op::ReturnValue:
     case Op::YieldValue: case Op::Reraise:

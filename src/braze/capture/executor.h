@@ -31,6 +31,7 @@ struct Frame {
   Frame* caller = nullptr;
   uint64_t started = 0;           // the number of the instruction being executed
   int64_t operands = 0;           // of a call being executed: stack entries that its result replaces
+  bool suspended = false;         // a generator's, left at a yield
   bool can_be_cut = false;        // the frame, and all that called it, can be rebuilt
 
   void push(Owned v) {
@@ -40,6 +41,12 @@ struct Frame {
   void push_null() {
     src[sp - slots] = kNoSource;
     *sp++ = nullptr;
+  }
+  // A callable without self.
+  void push_callable(Owned v) {
+    if (!kNullAboveCallable) push_null();
+    push(std::move(v));
+    if (kNullAboveCallable) push_null();
   }
   Owned pop() {
     --sp;

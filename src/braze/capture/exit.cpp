@@ -3,6 +3,7 @@
 #include "braze/capture/differentiation.h"
 #include "braze/capture/guard_object.h"
 #include "braze/capture/natives.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
@@ -87,7 +88,7 @@ int32_t ExitBuilder::build(Value v) {
       const int32_t owner[] = {slot({self, x_.prov.recall(o, self)})};
       return add(RecipeOp::GetAttr, 0, owner, name.get());
     }
-    if (Py_TYPE(o) == &_PyMethodWrapper_Type) refuse(o, "a bound slot of a native object in the result");
+    if (Py_TYPE(o) == method_wrapper_type()) refuse(o, "a bound slot of a native object in the result");
     return add(RecipeOp::Constant, 0, {}, o);
   }
   const auto item_slot = [&](PyObject* item, int64_t i) {
@@ -207,10 +208,10 @@ int32_t ExitBuilder::fresh_instance(Value v) {
   PyObject* mro = type->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
     auto* t = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
-    if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
+    if (!is_python_class(t)) continue;
     PyObject *key = nullptr, *member = nullptr;
     Py_ssize_t position = 0;
-    while (PyDict_Next(t->tp_dict, &position, &key, &member)) {
+    while (PyDict_Next(type_dict(t), &position, &key, &member)) {
       if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
       const Ref value = Ref::steal(Py_TYPE(member)->tp_descr_get(member, o, reinterpret_cast<PyObject*>(type)));
       PyErr_Clear();

@@ -2,11 +2,12 @@
 //
 // A function or a generator is started by CPython itself (argument binding, frame memory, generator state and their
 // errors are its own); the frame evaluation hook (PEP 523), armed for exactly that frame, gives the frame to a
-// FrameRunner instead of CPython's loop. One file per Python version (frame_hook_311.cpp) knows the frame's layout.
+// FrameRunner instead of CPython's loop. cpython/frame.h knows the frame's layout.
 #pragma once
 
 #include <cstdint>
 
+#include "braze/capture/cpython/version.h"
 #include "braze/capture/ref.h"
 
 struct _PyInterpreterFrame;
@@ -17,7 +18,7 @@ using NativeFrame = _PyInterpreterFrame;
 
 class FrameRunner {
  public:
-  // Runs a frame to its end or next yield. New reference, or nullptr with an error set.
+  // Runs a frame to its end or next yield, and leaves it. New reference, or nullptr with an error set.
   virtual PyObject* run_frame(NativeFrame* frame, bool throwing) = 0;
   // A generator that this runner drives, whoever resumes it.
   virtual bool owns(PyObject* generator) = 0;
@@ -45,8 +46,10 @@ bool disarm();
 // Starts a frame of the function, to run `code`, that goes to `runner` before its first instruction; the runner
 // overwrites it, so no arguments are bound. Where no HookScope stands, the hook does only until then.
 PyObject* start_frame(PyObject* function, PyCodeObject* code, FrameRunner* runner);
-// CPython's own loop takes the frame over, at its next instruction or (throwing) with the error that is set.
-PyObject* hand_over(NativeFrame* frame, bool throwing);
+// CPython's own loop takes the frame over, at its next instruction.
+PyObject* hand_over(NativeFrame* frame);
+// Ends a frame and drops its stack: what a runner returns then. nullptr: with the error that is set.
+PyObject* leave_frame(NativeFrame* frame, PyObject* result);
 // Frames that CPython ran by itself on this thread while a hook stood: native code called back into Python.
 uint64_t frames_run_natively();
 
@@ -58,11 +61,28 @@ struct FrameView {
   PyObject* locals;        // class bodies and module code; nullptr for functions
   PyObject** slots;        // locals, cells, free variables, then the stack
   int* n_slots_used;       // where the stack ends, as CPython reads it
-  uint16_t** last_instruction;
+  uint16_t** position;     // in its instructions, as CPython reads it
   uint16_t* first_instruction;
-  bool of_generator;
+
+  // Units are as in Insn::native and Insn::start.
+  void run(uint32_t unit) const { *position = first_instruction + unit; }
+  void stand_before(uint32_t unit) const { *position = first_instruction + unit - kPositionLag; }
+  int64_t running() const { return *position - first_instruction; }
+  int64_t next() const { return running() + kPositionLag; }
 };
 FrameView view(NativeFrame* frame);
+
+// An error that is not set for a while.
+struct Raised {
+  Ref type, value, traceback;
+
+  static Raised take();
+  void set() &&;
+  explicit operator bool() const { return static_cast<bool>(type); }
+};
+
+// The error that is set, taken as an exception object that has its traceback.
+Ref take_exception();
 
 // Links the frame to the thread's frames, so that super(), locals(), warnings and tracebacks see it.
 class FrameLink {
@@ -73,11 +93,11 @@ class FrameLink {
   FrameLink& operator=(const FrameLink&) = delete;
 
  private:
-  NativeFrame* frame_;
+  NativeFrame* before_;
 };
 
-// The generator that owns the frame becomes suspended at its present position.
-void suspend_generator(NativeFrame* frame);
+// The generator that owns the frame becomes suspended at its present position, which is that of a `yield from` or not.
+void suspend_generator(NativeFrame* frame, bool delegating);
 // Drops a suspended generator's state, so that its finally clauses don't run when it is freed.
 void forget_generator(PyObject* generator);
 // The generator around a frame; nullptr for other frames.
@@ -86,5 +106,29 @@ PyObject* generator_of_frame(NativeFrame* frame);
 NativeFrame* frame_of_generator(PyObject* generator);
 // Adds the running frame to the traceback of the error that is set.
 void add_traceback();
+
+// A call of a Python function, counted against the recursion limit. False: the limit is reached, an error is set.
+class RecursionScope {
+ public:
+  RecursionScope();
+  ~RecursionScope();
+  RecursionScope(const RecursionScope&) = delete;
+  RecursionScope& operator=(const RecursionScope&) = delete;
+  explicit operator bool() const { return entered_; }
+
+ private:
+  bool entered_;
+};
+// How many calls are left, of Python functions and of C ones; for putting them back after an abort.
+struct RecursionLeft {
+  int python, c;
+};
+RecursionLeft recursion_left();
+void restore_recursion(RecursionLeft left);
+
+// CPython's own way to call a function object.
+inline PyObject* call_function_object(PyObject* function, PyObject* const* arguments, size_t n, PyObject* kwnames) {
+  return reinterpret_cast<PyFunctionObject*>(function)->vectorcall(function, arguments, n, kwnames);
+}
 
 }  // namespace braze::capture

@@ -8,39 +8,32 @@ namespace braze::capture {
 namespace {
 
 // CPython goes on after the instruction at `pc` (which then is the one that an error is raised by).
-void stand_inside(const FrameView& v, const Code& code, uint32_t pc) {
-  *v.last_instruction = v.first_instruction + code.insns[pc].native;
-}
+void stand_inside(const FrameView& v, const Code& code, uint32_t pc) { v.run(code.insns[pc].native); }
 
-void stand_before(const FrameView& v, const Code& code, uint32_t pc) {
-  *v.last_instruction = v.first_instruction + code.insns[pc].start - 1;
-}
+void stand_before(const FrameView& v, const Code& code, uint32_t pc) { v.stand_before(code.insns[pc].start); }
 
 // The error that finish() was called with, until the innermost frame stands.
-struct Error {
-  Ref type, value, traceback;
-};
-thread_local Error to_raise;
+thread_local Raised to_raise;
 
-Error take_error() {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  return {Ref::steal(type), Ref::steal(value), Ref::steal(traceback)};
-}
-
-class Recursion {
- public:
-  Recursion() : entered_(Py_EnterRecursiveCall(" while calling a Python object") == 0) {}
-  ~Recursion() {
-    if (entered_) Py_LeaveRecursiveCall();
+// The instruction at `pc` raised the error that is set: CPython goes on at its handler, or the frame ends. (CPython's own
+// loop would do so, too, but not on all versions with the right line in the traceback.)
+PyObject* unwind(NativeFrame* native, const Code& code, uint32_t pc) {
+  const FrameView v = view(native);
+  stand_inside(v, code, pc);
+  {
+    const FrameLink link(native);
+    add_traceback();
   }
-  Recursion(const Recursion&) = delete;
-  Recursion& operator=(const Recursion&) = delete;
-  explicit operator bool() const { return entered_; }
-
- private:
-  bool entered_;
-};
+  const Handler* const handler = code.handler_of(pc);
+  if (handler == nullptr) return leave_frame(native, nullptr);
+  const int depth = code.n_slots + static_cast<int>(handler->depth);
+  while (*v.n_slots_used > depth) Ref::steal(v.slots[--*v.n_slots_used]);
+  const auto push = [&](PyObject* object) { v.slots[(*v.n_slots_used)++] = object; };
+  if (handler->push_last_instruction) push(PyLong_FromLongLong(v.running()));
+  push(take_exception().release());
+  stand_before(v, code, handler->target);
+  return hand_over(native);
+}
 
 }  // namespace
 
@@ -85,7 +78,7 @@ bool LiveFrames::step(PyObject*& result) {
 
 PyObject* LiveFrames::finish() {
   stepped_ = false;
-  to_raise = take_error();
+  to_raise = Raised::take();
   PyObject* const result = start(0);
   to_raise = {};
   return result;
@@ -111,40 +104,37 @@ PyObject* LiveFrames::run_frame(NativeFrame* native, bool) {
   PyObject* result = nullptr;
   {
     const FrameLink link(native);
-    const Recursion recursion;
+    const RecursionScope recursion;
     *v.n_slots_used = -1;   // as while a frame runs
     if (recursion) result = start(i + 1);
     *v.n_slots_used = frame.at.n_slots;
   }
   if (stepped_) {
     take_back(native, frame);
-    return result;
+    return leave_frame(native, result);
   }
-  if (result != nullptr) {
-    v.slots[(*v.n_slots_used)++] = result;
-    stand_before(v, *frame.at.code, frame.at.pc + 1);
-  }
-  return hand_over(native, result == nullptr);
+  if (result == nullptr) return unwind(native, *frame.at.code, frame.at.pc);
+  v.slots[(*v.n_slots_used)++] = result;
+  stand_before(v, *frame.at.code, frame.at.pc + 1);
+  return hand_over(native);
 }
 
 PyObject* LiveFrames::run_innermost(NativeFrame* native, LiveFrame& frame) {
   const FrameView v = view(native);
   const Code& code = *frame.at.code;
-  Step outcome = Step::HandOver;
-  if (to_raise.type) {
-    Error error = std::exchange(to_raise, {});
-    stand_inside(v, code, frame.at.pc);
-    PyErr_Restore(error.type.release(), error.value.release(), error.traceback.release());
-    return hand_over(native, true);
+  if (to_raise) {
+    std::exchange(to_raise, {}).set();
+    return unwind(native, code, frame.at.pc);
   }
   if (stepping_) {
     StepFrame s{code, v, v.slots + frame.at.n_slots, frame.at.pc};
+    Step outcome = Step::Raised;
     stand_inside(v, code, frame.at.pc);
     {
       const FrameLink link(native);
-      const Recursion recursion;
+      const RecursionScope recursion;
       *v.n_slots_used = -1;
-      outcome = !recursion || PyErr_CheckSignals() < 0 ? Step::Raised : step_instruction(s);
+      if (recursion && PyErr_CheckSignals() == 0) outcome = step_instruction(s);
       *v.n_slots_used = static_cast<int>(s.sp - v.slots);
     }
     if (outcome == Step::Done) {
@@ -152,11 +142,12 @@ PyObject* LiveFrames::run_innermost(NativeFrame* native, LiveFrame& frame) {
       frame.at.n_slots = *v.n_slots_used;
       take_back(native, frame);
       stepped_ = true;
-      return Ref::borrow(Py_None).release();
+      return leave_frame(native, Ref::borrow(Py_None).release());
     }
+    if (outcome == Step::Raised) return unwind(native, code, frame.at.pc);
   }
-  if (outcome == Step::HandOver) stand_before(v, code, frame.at.pc);
-  return hand_over(native, outcome == Step::Raised);
+  stand_before(v, code, frame.at.pc);
+  return hand_over(native);
 }
 
 void LiveFrames::take_back(NativeFrame* native, LiveFrame& frame) {

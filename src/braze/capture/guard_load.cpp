@@ -1,6 +1,7 @@
 #include "braze/capture/guard_load.h"
 
 #include "braze/capture/guard_constant.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture::load {
 
@@ -39,7 +40,7 @@ PyObject* super_attribute(PyTypeObject* type, PyObject* after, PyObject* name) {
   Py_ssize_t i = 0;
   while (i < n && PyTuple_GET_ITEM(mro, i) != after) i++;
   for (i++; i < n; i++) {
-    PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
+    PyObject* dict = type_dict(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i)));
     uint16_t hint = 0xffff;
     bool known = true;
     PyObject* found = dict == nullptr ? nullptr : object::dict_lookup(dict, name, hint, known);
@@ -50,7 +51,7 @@ PyObject* super_attribute(PyTypeObject* type, PyObject* after, PyObject* name) {
 
 PyObject* dict_of(PyObject* object) {
   if (PyModule_Check(object)) return PyModule_GetDict(object);
-  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_dict;
+  if (PyType_Check(object)) return type_dict(reinterpret_cast<PyTypeObject*>(object));
   return object::instance_storage(object).dict;
 }
 
@@ -104,7 +105,7 @@ int64_t length(PyObject* container) {
   if (PyUnicode_Check(container)) return PyUnicode_GET_LENGTH(container);
   if (PyBytes_Check(container)) return PyBytes_GET_SIZE(container);
   // Other natives (deque, range, array); a mapping proxy would ask the mapping behind it.
-  if (PyType_HasFeature(Py_TYPE(container), Py_TPFLAGS_HEAPTYPE) || Py_IS_TYPE(container, &PyDictProxy_Type)) return -1;
+  if (is_python_class(Py_TYPE(container)) || Py_IS_TYPE(container, &PyDictProxy_Type)) return -1;
   const Py_ssize_t n = PyObject_Size(container);
   if (n < 0) PyErr_Clear();
   return n;

@@ -75,7 +75,7 @@ Owned Executor::iterate(Value v) {
   }
   if (PyDict_Check(o)) return iterate_dict(*this, PyObject_GetIter(o), Iteration::Kind::Keys, v);
   if (PyDictKeys_Check(o) || PyDictValues_Check(o) || PyDictItems_Check(o)) {
-    PyObject* dict = reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(o)->dv_dict);
+    PyObject* dict = viewed_dict(o);
     const auto kind = PyDictKeys_Check(o)     ? Iteration::Kind::Keys
                       : PyDictValues_Check(o) ? Iteration::Kind::Values
                                               : Iteration::Kind::Items;

@@ -453,7 +453,7 @@ Owned dict_proxy(Executor& x, Value callable, const Arguments& a) {
   Owned r = x.call_natively(callable.object, a);
   if (!r) return r;
   if (PyDictViewSet_Check(r.ref.get()) || PyDictValues_Check(r.ref.get())) {
-    x.prov.add_derived(reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(r.ref.get())->dv_dict));
+    x.prov.add_derived(viewed_dict(r.ref.get()));
   }
   if (!x.prov.is_fresh(r.ref.get())) x.prov.add_derived(r.ref.get());
   return r;

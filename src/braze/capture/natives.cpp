@@ -153,7 +153,7 @@ NativeCall find_native(PyObject* callable) {
         out.self = self;   // class methods in C
       }
     }
-  } else if (Py_TYPE(callable) == &_PyMethodWrapper_Type) {
+  } else if (Py_TYPE(callable) == method_wrapper_type()) {
     const Ref self = Ref::steal(PyObject_GetAttrString(callable, "__self__"));
     const Ref name = Ref::steal(PyObject_GetAttrString(callable, "__name__"));
     const Ref owner = Ref::steal(PyObject_GetAttrString(callable, "__objclass__"));

@@ -20,7 +20,21 @@ struct Opcodes {
     x.after_ = After::Push;
   }
 
+  static bool to_bool(Executor& x, Frame& f);
+  static bool compare(Executor& x, Frame& f, uint32_t arg);
+
   // opcodes_names.cpp
+  static bool load_fast(Frame& f, uint32_t slot) {
+    PyObject* const v = f.slots[slot];
+    if (v == nullptr) [[unlikely]] return unbound_local(f, slot);
+    f.push(Owned::borrow(v, f.src[slot]));
+    return true;
+  }
+  static void store_fast(Frame& f, uint32_t slot) {
+    const Ref old = Ref::steal(f.slots[slot]);
+    f.slots[slot] = *--f.sp;
+    f.src[slot] = f.src[f.sp - f.slots];
+  }
   static bool unbound_local(Frame& f, uint32_t slot);
   static bool make_cell(Executor& x, Frame& f, uint32_t slot);
   static bool load_deref(Executor& x, Frame& f, uint32_t slot);
@@ -36,7 +50,10 @@ struct Opcodes {
   static bool build_const_key_map(Executor& x, Frame& f, uint32_t n);
   static bool build_string(Executor& x, Frame& f, uint32_t n);
   static bool build_slice(Executor& x, Frame& f, uint32_t n);
+  static bool binary_slice(Executor& x, Frame& f);
+  static bool store_slice(Executor& x, Frame& f);
   static bool format_value(Executor& x, Frame& f, uint32_t flags);
+  static Owned converted(Executor& x, Value value, uint32_t conversion);
   static bool set_add(Executor& x, Frame& f, uint32_t depth);
   static bool list_extend(Executor& x, Frame& f, uint32_t depth);
   static bool set_update(Executor& x, Frame& f, uint32_t depth);
@@ -49,9 +66,12 @@ struct Opcodes {
 
   // opcodes_calls.cpp
   static bool load_method(Executor& x, Frame& f, PyObject* name);
-  static bool call(Executor& x, Frame& f, uint32_t n);
+  static bool load_super_attr(Executor& x, Frame& f, uint32_t arg);
+  static bool call(Executor& x, Frame& f, uint32_t n, bool names_on_stack);
   static bool call_ex(Executor& x, Frame& f, uint32_t flags);
   static bool make_function(Executor& x, Frame& f, uint32_t flags);
+  static bool set_function_attribute(Executor& x, Frame& f, uint32_t flag);
+  static bool end_send(Frame& f);
   static Owned send(Executor& x, Frame& f);
   static inline thread_local bool finished = false;   // send's second result
 
@@ -60,6 +80,8 @@ struct Opcodes {
   static void reraise(Executor& x, Frame& f, const Insn& insn);
   static bool push_exc_info(Frame& f);
   static bool pop_except(Frame& f);
+  static bool stop_iteration_error(Executor& x, Frame& f);
+  static bool cleanup_throw(Frame& f);   // false: as reraise
   static bool check_exc_match(Executor& x, Frame& f);
   static bool before_with(Executor& x, Frame& f);
   static bool with_except_start(Executor& x, Frame& f);

@@ -92,23 +92,47 @@ bool Opcodes::build_slice(Executor& x, Frame& f, uint32_t n) {
   return replace(f, static_cast<int64_t>(n), Owned(slice));
 }
 
+namespace {
+
+Owned slice_of(Executor& x, Value start, Value stop) {
+  const Ref slice = Ref::steal(PySlice_New(start.object, stop.object, nullptr));
+  if (!slice) return {};
+  for (const Value& v : {start, stop}) x.prov.stored(slice.get(), v);
+  return Owned(slice);
+}
+
+}  // namespace
+
+// Stack: container, start, stop.
+bool Opcodes::binary_slice(Executor& x, Frame& f) {
+  const Owned slice = slice_of(x, f.top(2), f.top());
+  return slice && replace(f, 3, x.subscript(f.top(3), slice.get()));
+}
+
+// Stack: value, container, start, stop.
+bool Opcodes::store_slice(Executor& x, Frame& f) {
+  const Owned slice = slice_of(x, f.top(2), f.top());
+  if (!slice || !x.set_subscript(f.top(3), slice.get(), f.top(4))) return false;
+  f.drop(4);
+  return true;
+}
+
+// 1: str, 2: repr, 3: ascii.
+Owned Opcodes::converted(Executor& x, Value value, uint32_t conversion) {
+  if (conversion == 0) return Owned::borrow(value);
+  Owned text = x.to_string(value, conversion != 1);
+  if (!text || conversion != 3) return text;
+  return Owned::steal(PyObject_ASCII(value.object));
+}
+
 bool Opcodes::format_value(Executor& x, Frame& f, uint32_t flags) {
-  const bool with_spec = (flags & 0x04) != 0;
+  const bool with_spec = (flags & kFormatWithSpec) != 0;
   const Owned spec = with_spec ? f.pop() : Owned();
   if (spec) x.prov.use_constant(spec.get());
   const Owned value = f.pop();
-  Owned converted;
-  switch (flags & 0x03) {
-    case 0: converted = value; break;
-    case 1: converted = x.to_string(value.get(), false); break;
-    case 2: converted = x.to_string(value.get(), true); break;
-    default: {
-      const Owned text = x.to_string(value.get(), true);
-      if (text) converted = Owned::steal(PyObject_ASCII(value.ref.get()));
-    }
-  }
-  if (!converted) return false;
-  Owned out = x.format(converted.get(), spec.ref.get());
+  const Owned text = converted(x, value.get(), flags & 3);
+  if (!text) return false;
+  Owned out = x.format(text.get(), spec.ref.get());
   if (!out) return false;
   f.push(std::move(out));
   return true;

@@ -73,8 +73,7 @@ bool Opcodes::raise(Executor& x, Frame& f, uint32_t n) {
 
 void Opcodes::reraise(Executor&, Frame& f, const Insn& insn) {
   if (insn.arg > 0) {
-    const long unit = PyLong_AsLong(f.top(insn.arg + 1).object);
-    *f.view.last_instruction = f.view.first_instruction + unit;
+    f.view.run(static_cast<uint32_t>(PyLong_AsLong(f.top(insn.arg + 1).object)));
   }
   restore(f.pop().ref.release());
 }
@@ -92,7 +91,8 @@ bool Opcodes::push_exc_info(Frame& f) {
 bool Opcodes::pop_except(Frame& f) {
   PyObject** handled = handled_exception();
   const Ref old = Ref::steal(*handled);
-  *handled = f.pop().ref.release();
+  Ref before = f.pop().ref;
+  *handled = before.get() == Py_None ? nullptr : before.release();
   return true;
 }
 
@@ -134,6 +134,33 @@ bool Opcodes::before_with(Executor& x, Frame& f) {
   Owned entered = x.call_method(enter, {});
   if (!entered) return false;
   f.push(std::move(entered));
+  return true;
+}
+
+// What leaves a generator's frame: a StopIteration would look like its end.
+bool Opcodes::stop_iteration_error(Executor& x, Frame& f) {
+  const Value exception = f.top();
+  if (!PyErr_GivenExceptionMatches(exception.object, PyExc_StopIteration)) return true;
+  const Ref error = Ref::steal(PyObject_CallFunction(PyExc_RuntimeError, "s", "generator raised StopIteration"));
+  if (!error) return false;
+  x.prov.add_fresh(error.get());
+  PyException_SetCause(error.get(), Ref::borrow(exception.object).release());
+  PyException_SetContext(error.get(), Ref::borrow(exception.object).release());
+  return replace(f, 1, Owned(error));
+}
+
+// Stack: iterator, value that was sent, what throw() into the iterator raised. A StopIteration has the iterator's result.
+bool Opcodes::cleanup_throw(Frame& f) {
+  const Value exception = f.top();
+  if (!PyErr_GivenExceptionMatches(exception.object, PyExc_StopIteration)) {
+    restore(Ref::borrow(exception.object).release());
+    return false;
+  }
+  PyObject* const value = reinterpret_cast<PyStopIterationObject*>(exception.object)->value;
+  Owned result = Owned::borrow(value == nullptr ? Py_None : value);
+  f.drop(3);
+  f.push(Owned::none());
+  f.push(std::move(result));
   return true;
 }
 

@@ -2,6 +2,7 @@
 #include "braze/capture/executor.h"
 #include "braze/capture/natives.h"
 #include "braze/capture/operators.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
@@ -24,7 +25,7 @@ bool is_python_method(PyTypeObject* type, PyObject* name, PyObject*& found) {
 
 bool is_plain(Executor& x, Value v) {
   switch (x.prov.category(v.object)) {
-    case Category::Constant: return !PyType_HasFeature(Py_TYPE(v.object), Py_TPFLAGS_HEAPTYPE);
+    case Category::Constant: return !is_python_class(Py_TYPE(v.object));
     case Category::Symbolic: return true;
     case Category::Referent: return Py_TYPE(v.object)->tp_as_number == nullptr || PyType_Check(v.object);
     case Category::Tuple: return true;
@@ -262,7 +263,7 @@ int Executor::truth(Value v) {
   switch (prov.category(o)) {
     case Category::Constant: {
       const int t = PyObject_IsTrue(o);
-      if (t >= 0 && !PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE)) {
+      if (t >= 0 && !is_python_class(Py_TYPE(o))) {
         prov.use_truth(v, t == 1);
       } else {
         prov.use_constant(v);
@@ -369,7 +370,7 @@ int64_t Executor::length(Value v) {
   } else if (v.src != kNoSource) {
     fail(std::string("the length of the native type ") + type->tp_name);
   } else if (PyDictViewSet_Check(v.object) || PyDictValues_Check(v.object)) {
-    PyObject* dict = reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(v.object)->dv_dict);
+    PyObject* dict = viewed_dict(v.object);
     prov.use_length({dict, prov.recall(v.object, dict)}, n);
   }
   return n;
@@ -504,7 +505,7 @@ int Executor::contains(Value container, Value item) {
   if (PyDict_Check(container.object) || PyDictKeys_Check(container.object)) {
     Value dict = container;
     if (PyDictKeys_Check(container.object)) {
-      PyObject* d = reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(container.object)->dv_dict);
+      PyObject* d = viewed_dict(container.object);
       dict = {d, prov.recall(container.object, d)};
     }
     const Value found = dict_get(dict, item);

@@ -30,7 +30,7 @@ bool is_referent_type(PyTypeObject* type) {
   static PyTypeObject* const kTypes[] = {
       &PyFunction_Type, &PyCFunction_Type, &PyModule_Type, &PyCode_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type,
       &PyGetSetDescr_Type, &PyMemberDescr_Type, &PyClassMethodDescr_Type, &PyProperty_Type, &PyStaticMethod_Type,
-      &PyClassMethod_Type, &_PyMethodWrapper_Type, &PyCMethod_Type};
+      &PyClassMethod_Type, method_wrapper_type(), &PyCMethod_Type};
   for (PyTypeObject* t : kTypes) {
     if (type == t) return true;
   }
@@ -303,7 +303,7 @@ void Provenance::use_present(Value v) {
 Value Provenance::class_attribute(PyTypeObject* type, PyObject* name, PyObject* object) {
   Src& src = type_attributes_[{type, name}];
   if (src == kNoSource) {
-    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {   // can't change
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) {   // can't change
       src = object == nullptr ? intern(SourceKind::TypeAttr, constant_source(reinterpret_cast<PyObject*>(type)), 0, name)
                               : constant_source(object);
     } else {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "braze/capture/guard_constant.h"
+#include "braze/capture/types.h"
 #include "braze/support/check.h"
 
 namespace braze::capture {
@@ -21,8 +22,8 @@ PyObject* tuple_of(std::span<PyObject* const> values) {
 }
 
 bool is_struct_sequence(PyTypeObject* type) {
-  return PyType_IsSubtype(type, &PyTuple_Type) && type->tp_base == &PyTuple_Type && type->tp_dict != nullptr &&
-         PyDict_GetItemString(type->tp_dict, "n_sequence_fields") != nullptr;
+  return PyType_IsSubtype(type, &PyTuple_Type) && type->tp_base == &PyTuple_Type && type_dict(type) != nullptr &&
+         PyDict_GetItemString(type_dict(type), "n_sequence_fields") != nullptr;
 }
 
 // Without __init__ and without a Python __new__: the object's state comes from the instructions that follow.
@@ -173,24 +174,7 @@ const char* name_of(RecipeOp op) {
   return "?";
 }
 
-// What CPython's own class statement gives every class; native heap types have another.
-destructor dealloc_of_classes() {
-  static const destructor dealloc = [] {
-    const Ref made = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "C"));
-    return made ? reinterpret_cast<PyTypeObject*>(made.get())->tp_dealloc : nullptr;
-  }();
-  return dealloc;
-}
-
 }  // namespace
-
-PyTypeObject* native_base(PyTypeObject* type) {
-  while (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_dealloc == dealloc_of_classes() &&
-         type->tp_base != nullptr) {
-    type = type->tp_base;
-  }
-  return type;
-}
 
 int32_t Recipe::add(RecipeOp op, int32_t a, std::span<const int32_t> operands, PyObject* object) {
   const auto slot = static_cast<int32_t>(code_.size());

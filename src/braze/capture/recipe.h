@@ -32,9 +32,6 @@ enum class RecipeOp : uint8_t {
   DictUpdate,  // operands: key, value pairs written to the dict storage, in order
 };
 
-// The type that lays out instances of `type`: the nearest base that no class statement made.
-PyTypeObject* native_base(PyTypeObject* type);
-
 struct RecipeInsn {
   RecipeOp op;
   int32_t a = 0;                  // Fetched, Output: index; fills: the target's slot

@@ -1,10 +1,9 @@
 // Ref: an owned reference to a Python object. The only place that calls Py_DECREF on behalf of others.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
 #include <utility>
+
+#include "braze/capture/cpython/exported.h"
 
 namespace braze::capture {
 

@@ -55,7 +55,24 @@ class Stepper {
   }
   Step unary(PyObject* (*op)(PyObject*)) { return replace(1, op(top())); }
   Step branch(bool jump_if, bool keep);
-  Step call(uint32_t n, PyObject* kwnames);
+  void push_callable(PyObject* owned) {
+    if (!kNullAboveCallable) push(nullptr);
+    push(owned);
+    if (kNullAboveCallable) push(nullptr);
+  }
+  bool load(uint32_t slot) {
+    if (f_.view.slots[slot] == nullptr) return false;
+    return push(Ref::borrow(f_.view.slots[slot]).release()), true;
+  }
+  void store(uint32_t slot) {
+    const Ref old = Ref::steal(f_.view.slots[slot]);
+    f_.view.slots[slot] = *--f_.sp;
+  }
+  Step store_slice();
+  Step load_super_attr(uint32_t arg);
+  Step compare(uint32_t arg);
+  // `kwnames` stand on the stack, or elsewhere.
+  Step call(uint32_t n, PyObject* kwnames, bool names_on_stack);
   Step call_spread(bool with_keywords);
   Step load_global(uint32_t arg);
   Step load_method(PyObject* attribute);
@@ -79,14 +96,30 @@ Step Stepper::branch(bool jump_if, bool keep) {
   return go(jump);
 }
 
-// Stack: function, self, arguments; or NULL, callable, arguments.
-Step Stepper::call(uint32_t n, PyObject* kwnames) {
-  const bool is_method = top(n + 2) != nullptr;
-  PyObject* const callable = top(is_method ? n + 2 : n + 1);
-  const size_t count = static_cast<size_t>(n) + (is_method ? 1 : 0);
+Step Stepper::compare(uint32_t arg) {
+  PyObject* result = PyObject_RichCompare(top(2), top(), static_cast<int>(arg & ~kCompareToBool));
+  if (result == nullptr) return Step::Raised;
+  if ((arg & kCompareToBool) == 0) return replace(2, result);
+  const Ref compared = Ref::steal(result);
+  return replace_by_truth(2, PyObject_IsTrue(result), false);
+}
+
+// Stack: value, container, start, stop.
+Step Stepper::store_slice() {
+  const Ref slice = Ref::steal(PySlice_New(top(2), top(), nullptr));
+  if (!slice) return Step::Raised;
+  return done(4, PyObject_SetItem(top(3), slice.get(), top(4)));
+}
+
+// Stack: callable and self (callee_of), arguments.
+Step Stepper::call(uint32_t n, PyObject* kwnames, bool names_on_stack) {
+  const int64_t n_arguments = static_cast<int64_t>(n), all = n_arguments + (names_on_stack ? 3 : 2);
+  PyObject** const bottom = f_.sp - all;
+  const Callee callee = callee_of(bottom);
+  const size_t has_self = callee.has_self ? 1 : 0, count = static_cast<size_t>(n) + has_self;
   const size_t n_keywords = kwnames == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(kwnames));
-  PyObject* result = PyObject_Vectorcall(callable, f_.sp - count, count - n_keywords, kwnames);
-  drop(static_cast<int64_t>(n) + 2);
+  PyObject* result = PyObject_Vectorcall(bottom[callee.at], bottom + 2 - has_self, count - n_keywords, kwnames);
+  drop(all);
   if (result == nullptr) return Step::Raised;
   push(result);
   return next();
@@ -95,13 +128,27 @@ Step Stepper::call(uint32_t n, PyObject* kwnames) {
 Step Stepper::call_spread(bool with_keywords) {
   PyObject* const keywords = with_keywords ? top() : nullptr;
   PyObject* const positional = top(with_keywords ? 2 : 1);
-  PyObject* const callable = top(with_keywords ? 3 : 2);
+  const int64_t all = with_keywords ? 4 : 3;
+  PyObject** const bottom = f_.sp - all;
   // CPython words the errors for others.
   if (!PyTuple_CheckExact(positional) || (keywords != nullptr && !PyDict_CheckExact(keywords))) return Step::HandOver;
-  PyObject* result = PyObject_Call(callable, positional, keywords);
-  drop(with_keywords ? 4 : 3);
+  PyObject* result = PyObject_Call(bottom[callee_of(bottom).at], positional, keywords);
+  drop(all);
   if (result == nullptr) return Step::Raised;
   push(result);
+  return next();
+}
+
+// Stack: what `super` is, the class, self.
+Step Stepper::load_super_attr(uint32_t arg) {
+  PyObject* const arguments[] = {top(2), top()};
+  const Ref super = Ref::steal(PyObject_Vectorcall(top(3), arguments, arg & kSuperWithArguments, nullptr));
+  if (!super) return Step::Raised;
+  PyObject* const found = PyObject_GetAttr(super.get(), name(arg >> 2));
+  if (found == nullptr) return Step::Raised;
+  drop(3);
+  if (arg & kSuperMethod) push_callable(found);
+  else push(found);
   return next();
 }
 
@@ -112,8 +159,8 @@ Step Stepper::load_global(uint32_t arg) {
     value = PyDict_GetItemWithError(f_.view.builtins, key);
   }
   if (value == nullptr) return PyErr_Clear(), Step::HandOver;
-  if (arg & 1) push(nullptr);
-  push(Ref::borrow(value).release());
+  if (arg & 1) push_callable(Ref::borrow(value).release());
+  else push(Ref::borrow(value).release());
   return next();
 }
 
@@ -127,8 +174,7 @@ Step Stepper::load_method(PyObject* attribute) {
     push(self);
   } else {
     drop(1);
-    push(nullptr);
-    push(method);
+    push_callable(method);
   }
   return next();
 }
@@ -180,19 +226,22 @@ Step Stepper::unpack(uint32_t n) {
   return next();
 }
 
-Step Stepper::format(uint32_t flags) {
-  PyObject* const spec = (flags & 4) != 0 ? top() : nullptr;
-  PyObject* const value = top(spec != nullptr ? 2 : 1);
-  Ref text;
-  switch (flags & 3) {
-    case 0: text = Ref::borrow(value); break;
-    case 1: text = Ref::steal(PyObject_Str(value)); break;
-    case 2: text = Ref::steal(PyObject_Repr(value)); break;
-    default: text = Ref::steal(PyObject_ASCII(value)); break;
+PyObject* converted(PyObject* value, uint32_t conversion) {
+  switch (conversion) {
+    case 0: return Ref::borrow(value).release();
+    case 1: return PyObject_Str(value);
+    case 2: return PyObject_Repr(value);
+    default: return PyObject_ASCII(value);
   }
+}
+
+Step Stepper::format(uint32_t flags) {
+  PyObject* const spec = (flags & kFormatWithSpec) != 0 ? top() : nullptr;
+  PyObject* const value = top(spec != nullptr ? 2 : 1);
+  const Ref text = Ref::steal(converted(value, flags & 3));
   if (!text) return Step::Raised;
   const bool ready = PyUnicode_CheckExact(text.get()) && spec == nullptr;
-  return replace(spec != nullptr ? 2 : 1, ready ? text.release() : PyObject_Format(text.get(), spec));
+  return replace(spec != nullptr ? 2 : 1, ready ? Ref(text).release() : PyObject_Format(text.get(), spec));
 }
 
 Ref bound_special(PyObject* object, const char* attribute) {
@@ -236,11 +285,9 @@ Step Stepper::make_function(uint32_t flags) {
   Ref made = Ref::steal(PyFunction_New(top(), f_.view.globals));
   if (!made) return Step::Raised;
   drop(1);
-  auto* const function = reinterpret_cast<PyFunctionObject*>(made.get());
-  if (flags & 0x08) function->func_closure = *--f_.sp;
-  if (flags & 0x04) function->func_annotations = *--f_.sp;
-  if (flags & 0x02) function->func_kwdefaults = *--f_.sp;
-  if (flags & 0x01) function->func_defaults = *--f_.sp;
+  for (const uint32_t part : {kClosure, kAnnotations, kKeywordDefaults, kDefaults}) {
+    if (flags & part) function_part(made.get(), part) = *--f_.sp;
+  }
   push(made.release());
   return next();
 }
@@ -273,19 +320,26 @@ Step Stepper::run() {
     case Op::BinarySubscr: return replace(2, PyObject_GetItem(top(2), top()));
     case Op::StoreSubscr: return done(3, PyObject_SetItem(top(2), top(), top(3)));
     case Op::DeleteSubscr: return done(2, PyObject_DelItem(top(2), top()));
-    case Op::CompareOp: return replace(2, PyObject_RichCompare(top(2), top(), static_cast<int>(arg)));
+    case Op::ToBool: return replace_by_truth(1, PyObject_IsTrue(top()), false);
+    case Op::BinarySlice: {
+      const Ref slice = Ref::steal(PySlice_New(top(2), top(), nullptr));
+      return replace(3, slice ? PyObject_GetItem(top(3), slice.get()) : nullptr);
+    }
+    case Op::StoreSlice: return store_slice();
+    case Op::CompareOp: return compare(arg);
     case Op::IsOp: return replace_by_truth(2, top(2) == top() ? 1 : 0, arg == 1);
     case Op::ContainsOp: return replace_by_truth(2, PySequence_Contains(top(), top(2)), arg == 1);
     case Op::LoadConst: return push(Ref::borrow(PyTuple_GET_ITEM(f_.code.constants, arg)).release()), next();
-    case Op::LoadFast:
-    case Op::LoadClosure:
-      if (f_.view.slots[arg] == nullptr) return Step::HandOver;
-      return push(Ref::borrow(f_.view.slots[arg]).release()), next();
-    case Op::StoreFast: {
-      const Ref old = Ref::steal(f_.view.slots[arg]);
-      f_.view.slots[arg] = *--f_.sp;
-      return next();
-    }
+    case Op::LoadFast: return load(arg) ? next() : Step::HandOver;
+    case Op::LoadFastLoadFast:
+      if (f_.view.slots[arg & 15] == nullptr || !load(arg >> 4)) return Step::HandOver;
+      return load(arg & 15), next();
+    case Op::StoreFast: return store(arg), next();
+    case Op::StoreFastLoadFast:
+      if (f_.view.slots[arg & 15] == nullptr && arg >> 4 != (arg & 15)) return Step::HandOver;
+      return store(arg >> 4), load(arg & 15), next();
+    case Op::StoreFastStoreFast: return store(arg >> 4), store(arg & 15), next();
+    case Op::LoadFastAndClear: return push(std::exchange(f_.view.slots[arg], nullptr)), next();
     case Op::LoadGlobal: return load_global(arg);
     case Op::StoreGlobal: return done(1, PyDict_SetItem(f_.view.globals, name(arg), top()));
     case Op::LoadDeref: {
@@ -301,6 +355,8 @@ Step Stepper::run() {
     case Op::BuildTuple:
     case Op::BuildList: return build(arg);
     case Op::FormatValue: return format(arg);
+    case Op::ConvertValue: return replace(1, converted(top(), arg));
+    case Op::LoadSuperAttr: return load_super_attr(arg);
     case Op::ListAppend: return done(1, PyList_Append(top(arg + 1), top()));
     case Op::SetAdd: return done(1, PySet_Add(top(arg + 1), top()));
     case Op::MapAdd: return done(2, PyDict_SetItem(top(arg + 2), top(2), top()));
@@ -321,11 +377,20 @@ Step Stepper::run() {
     case Op::KwNames: {
       PyObject* const kwnames = PyTuple_GET_ITEM(f_.code.constants, arg);
       f_.pc++;
-      return call(insn().arg, kwnames);
+      return call(insn().arg, kwnames, false);
     }
-    case Op::Call: return call(arg, nullptr);
+    case Op::Call: return call(arg, nullptr, false);
+    case Op::CallKw: {
+      const Ref kwnames = Ref::borrow(top());
+      return call(arg, kwnames.get(), true);
+    }
     case Op::CallFunctionEx: return call_spread((arg & 1) != 0);
     case Op::MakeFunction: return make_function(arg);
+    case Op::SetFunctionAttribute: {
+      PyObject* const function = *--f_.sp;
+      function_part(function, arg) = *--f_.sp;
+      return push(function), next();
+    }
     case Op::LoadBuildClass: {
       PyObject* const build_class = PyDict_GetItemString(f_.view.builtins, "__build_class__");
       if (build_class == nullptr) return Step::HandOver;
@@ -341,7 +406,8 @@ Step Stepper::run() {
     case Op::UnpackEx: case Op::GetYieldFromIter: case Op::GetLen: case Op::MatchMapping: case Op::MatchSequence:
     case Op::MatchKeys: case Op::MatchClass: case Op::LoadAssertionError: case Op::ReturnValue:
     case Op::ReturnGenerator: case Op::YieldValue: case Op::Send: case Op::RaiseVarargs: case Op::Reraise:
-    case Op::PushExcInfo: case Op::PopExcept: case Op::CheckExcMatch: case Op::WithExceptStart:
+    case Op::PushExcInfo: case Op::PopExcept: case Op::CheckExcMatch: case Op::WithExceptStart: case Op::ReturnConst:
+    case Op::EndSend: case Op::CleanupThrow: case Op::StopIterationError:
       return Step::HandOver;
   }
   return Step::HandOver;

@@ -4,6 +4,7 @@
 #include "braze/capture/exit.h"
 #include "braze/capture/executor.h"
 #include "braze/capture/natives.h"
+#include "braze/capture/observers.h"
 
 namespace braze::capture {
 
@@ -12,8 +13,7 @@ namespace {
 // The state of the thread that a trace may leave changed, whatever its outcome.
 class ThreadStateScope {
  public:
-  ThreadStateScope() : gc_was_enabled_(PyGC_Disable() != 0), thread_(PyThreadState_Get()) {
-    recursion_ = thread_->recursion_remaining;
+  ThreadStateScope() : gc_was_enabled_(PyGC_Disable() != 0), thread_(PyThreadState_Get()), recursion_(recursion_left()) {
     exc_info_ = thread_->exc_info;
     handled_ = Ref::borrow(exc_info_->exc_value);
   }
@@ -23,7 +23,7 @@ class ThreadStateScope {
       const Ref left = Ref::steal(exc_info_->exc_value);
       exc_info_->exc_value = Ref(handled_).release();
     }
-    thread_->recursion_remaining = recursion_;
+    restore_recursion(recursion_);
     if (gc_was_enabled_) PyGC_Enable();
   }
   ThreadStateScope(const ThreadStateScope&) = delete;
@@ -32,7 +32,7 @@ class ThreadStateScope {
  private:
   bool gc_was_enabled_;
   PyThreadState* thread_;
-  int recursion_ = 0;
+  RecursionLeft recursion_;
   _PyErr_StackItem* exc_info_ = nullptr;
   Ref handled_;
 };
@@ -234,8 +234,8 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
 }  // namespace
 
 CaptureOutcome trace_call(const CallTarget& target, const TraceOptions& options) {
-  if (PyThreadState_Get()->c_tracefunc != nullptr) {
-    return failure(nullptr, {"sys.settrace is active", "compiled code gives a debugger no events"});
+  if (is_observed()) {
+    return failure(nullptr, {"a debugger or profiler is active", "compiled code gives it no events"});
   }
   ThreadStateScope scope;
   bool bases = options.storage_bases;

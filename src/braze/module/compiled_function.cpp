@@ -9,6 +9,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "braze/capture/observers.h"
+#include "braze/capture/probes.h"
 #include "braze/capture/value.h"
 #include "braze/module/arguments.h"
 #include "braze/module/counters.h"
@@ -68,11 +70,6 @@ struct Tracing {
   Tracing() { tracing_depth++; }
   ~Tracing() { tracing_depth--; }
 };
-
-bool is_being_debugged() {
-  const PyThreadState* thread = PyThreadState_Get();
-  return thread->c_tracefunc != nullptr || thread->c_profilefunc != nullptr;
-}
 
 std::string function_name(PyObject* callee) {
   Ref name = Ref::steal(PyObject_GetAttrString(callee, "__qualname__"));
@@ -152,7 +149,7 @@ PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
   for (int idle = 0; idle < kMostIdleSteps; idle++) {
     PyObject* result = nullptr;
     if (!frames->step(result)) return result;
-    if (is_being_debugged()) break;
+    if (capture::is_observed()) break;
     const std::shared_ptr<EntryCache> cache = continuation_of(*self->state, *frames);
     if (cache == nullptr) {
       counters().skipped["too many graph breaks"]++;
@@ -206,11 +203,16 @@ PyObject* run(CompiledFunction* self, const std::shared_ptr<const Entry>& entry,
 PyObject* call_without_entry(CompiledFunction* self, const Call& call, size_t nargsf) {
   const auto eagerly = [&] { return call_eagerly(self, call.args, nargsf, call.kwnames); };
   if (!arguments_fit(call)) return eagerly();
-  if (is_being_debugged()) {
+  if (capture::is_observed()) {
     note_skip(self, {"a debugger or profiler is active", "", nullptr});
     return eagerly();
   }
   if (!start_tracer()) return nullptr;
+  if (!capture::python_behaves()) {
+    counters().skipped["an unknown build of Python"]++;
+    warn_once("this build of Python " PY_VERSION " does not behave as its version does: everything runs eagerly");
+    return eagerly();
+  }
   Fetched fetched;
   Made made = compile_entry(self, self->state->cache, call, fetched);
   if (auto* entry = std::get_if<std::shared_ptr<const Entry>>(&made)) return run(self, *entry, fetched);

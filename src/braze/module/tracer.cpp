@@ -6,6 +6,7 @@
 
 #include "braze/capture/guard_object.h"
 #include "braze/capture/natives.h"
+#include "braze/capture/probes.h"
 #include "braze/jit/jit.h"
 #include "braze/module/errors.h"
 #include "braze/trace/compiler.h"
@@ -23,6 +24,7 @@ void build_tables() {
   trace::register_tracer();
   capture::find_native(Py_None);
   capture::object::versions_work();
+  capture::python_behaves();
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ const void* key_of(PyObject* callable) {
     return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
   if (type == &PyGetSetDescr_Type) return reinterpret_cast<PyGetSetDescrObject*>(callable)->d_getset;
   if (type == &PyWrapperDescr_Type) return callable;
-  if (type == &_PyMethodWrapper_Type) {
+  if (type == capture::method_wrapper_type()) {
     // x.__getitem__: found through the slot wrapper of its type.
     const Ref name = Ref::steal(PyObject_GetAttrString(callable, "__name__"));
     const Ref self = Ref::steal(PyObject_GetAttrString(callable, "__self__"));
@@ -129,7 +129,7 @@ bool load_natives() {
     }
   }
   for (const char* name : {"numel", "__add__", "__mul__", "__rmul__", "__getitem__", "__len__", "__eq__", "__contains__"})
-    if (PyObject* value = PyDict_GetItemString(THPSizeType.tp_dict, name)) table()[key_of(value)] = {NativeKind::Pure};
+    if (PyObject* value = PyDict_GetItemString(capture::type_dict(&THPSizeType), name)) table()[key_of(value)] = {NativeKind::Pure};
   return true;
 }
 

@@ -1,12 +1,10 @@
 #include "braze/capture/frame_hook.h"
 
-#define Py_BUILD_CORE 1
-extern "C" {
-#include <internal/pycore_frame.h>
-}
-#undef Py_BUILD_CORE
+#include <opcode.h>
 
 #include <vector>
+
+#include "braze/capture/cpython/frame.h"
 
 namespace braze::capture {
 
@@ -113,7 +111,7 @@ PyObject* start_frame(PyObject* object, PyCodeObject* code, FrameRunner* runner)
   function->func_code = reinterpret_cast<PyObject*>(code);
   // A collection would run finalizers, whose frames are not the one that is waited for.
   starting = {function, now, PyGC_Disable() != 0};
-  PyObject* result = _PyFunction_Vectorcall(object, dummies.data(), static_cast<size_t>(n), names.get());
+  PyObject* result = call_function_object(object, dummies.data(), static_cast<size_t>(n), names.get());
   if (armed != nullptr) {   // no frame came to be
     armed = nullptr;
     enter_started_frame(interpreter);
@@ -121,31 +119,66 @@ PyObject* start_frame(PyObject* object, PyCodeObject* code, FrameRunner* runner)
   return result;
 }
 
-PyObject* hand_over(NativeFrame* frame, bool throwing) {
-  return _PyEval_EvalFrameDefault(PyThreadState_Get(), frame, throwing ? 1 : 0);
+PyObject* hand_over(NativeFrame* frame) { return _PyEval_EvalFrameDefault(PyThreadState_Get(), frame, 0); }
+
+// No exported function clears a frame, so that CPython executes a RETURN_VALUE of ours in it.
+PyObject* leave_frame(NativeFrame* frame, PyObject* result) {
+  static uint16_t code[] = {0, RETURN_VALUE};
+  const FrameView v = view(frame);
+  while (*v.n_slots_used > v.code->co_nlocalsplus) Ref::steal(v.slots[--*v.n_slots_used]);
+  if (!cpython::kLeftByCallee) return result;
+  Raised raised = result == nullptr ? Raised::take() : Raised();
+  uint16_t* const position = *v.position;
+  // A frame object that lives on keeps the position.
+  const Ref object = Ref::borrow(reinterpret_cast<PyObject*>(frame->frame_obj));
+  v.slots[v.code->co_nlocalsplus] = result != nullptr ? result : Ref::borrow(Py_None).release();
+  *v.n_slots_used = v.code->co_nlocalsplus + 1;
+  *v.position = code + 1 - kPositionLag;
+  PyObject* const returned = hand_over(frame);
+  if (object) *view(reinterpret_cast<PyFrameObject*>(object.get())->f_frame).position = position;
+  if (result != nullptr) return returned;
+  Ref::steal(returned);
+  std::move(raised).set();
+  return nullptr;
 }
 
 FrameView view(NativeFrame* f) {
-  return {f->f_func,
-          f->f_code,
+  PyCodeObject* const code = cpython::code_of(f);
+  return {cpython::function_of(f),
+          code,
           f->f_globals,
           f->f_builtins,
           f->f_locals,
           f->localsplus,
           &f->stacktop,
-          &f->prev_instr,
-          reinterpret_cast<uint16_t*>(f->f_code->co_code_adaptive),
-          f->owner == FRAME_OWNED_BY_GENERATOR};
+          reinterpret_cast<uint16_t**>(cpython::position_of(f)),
+          reinterpret_cast<uint16_t*>(code->co_code_adaptive)};
 }
 
-FrameLink::FrameLink(NativeFrame* frame) : frame_(frame) {
-  _PyCFrame* cframe = PyThreadState_Get()->cframe;
-  frame->is_entry = true;
-  frame->previous = cframe->current_frame;
-  cframe->current_frame = frame;
+Raised Raised::take() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  return {Ref::steal(type), Ref::steal(value), Ref::steal(traceback)};
 }
 
-FrameLink::~FrameLink() { PyThreadState_Get()->cframe->current_frame = frame_->previous; }
+void Raised::set() && { PyErr_Restore(type.release(), value.release(), traceback.release()); }
+
+Ref take_exception() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Ref t = Ref::steal(type), tb = Ref::steal(traceback);
+  PyException_SetTraceback(value, traceback != nullptr ? traceback : Py_None);
+  return Ref::steal(value);
+}
+
+FrameLink::FrameLink(NativeFrame* frame) : before_(cpython::current_frame(PyThreadState_Get())) {
+  cpython::enter_link(frame);
+  frame->previous = before_;
+  cpython::current_frame(PyThreadState_Get()) = frame;
+}
+
+FrameLink::~FrameLink() { cpython::current_frame(PyThreadState_Get()) = before_; }
 
 NativeFrame* frame_of_generator(PyObject* generator) {
   return reinterpret_cast<NativeFrame*>(reinterpret_cast<PyGenObject*>(generator)->gi_iframe);
@@ -155,16 +188,20 @@ PyObject* generator_of_frame(NativeFrame* frame) {
   return frame->owner == FRAME_OWNED_BY_GENERATOR ? reinterpret_cast<PyObject*>(_PyFrame_GetGenerator(frame)) : nullptr;
 }
 
-void suspend_generator(NativeFrame* frame) { _PyFrame_GetGenerator(frame)->gi_frame_state = FRAME_SUSPENDED; }
+void suspend_generator(NativeFrame* frame, bool delegating) {
+  cpython::suspend(frame, delegating);
+  frame->previous = nullptr;
+}
 
 void forget_generator(PyObject* object) {
   auto* generator = reinterpret_cast<PyGenObject*>(object);
-  if (generator->gi_frame_state != FRAME_SUSPENDED) return;
-  NativeFrame* frame = frame_of_generator(object);
-  const int used = frame->stacktop;
-  frame->stacktop = frame->f_code->co_nlocalsplus;
-  for (int i = 0; i < used; i++) Py_CLEAR(frame->localsplus[i]);
-  frame->prev_instr = reinterpret_cast<_Py_CODEUNIT*>(frame->f_code->co_code_adaptive) - 1;
+  // Created, suspended or suspended in a `yield from`.
+  if (generator->gi_frame_state >= FRAME_EXECUTING || generator->gi_frame_state == FRAME_CREATED) return;
+  const FrameView v = view(frame_of_generator(object));
+  const int used = *v.n_slots_used;
+  *v.n_slots_used = v.code->co_nlocalsplus;
+  for (int i = 0; i < used; i++) Ref::steal(std::exchange(v.slots[i], nullptr));
+  v.stand_before(0);
   generator->gi_frame_state = FRAME_CREATED;
 }
 
@@ -173,6 +210,33 @@ void add_traceback() {
   if (frame == nullptr) return;
   PyTraceBack_Here(frame);
   Ref::steal(reinterpret_cast<PyObject*>(frame));
+}
+
+RecursionScope::RecursionScope() : entered_(Py_EnterRecursiveCall(" while calling a Python object") == 0) {
+  int* const left = cpython::python_calls_left(PyThreadState_Get());
+  if (!entered_ || left == nullptr || (*left)-- > 0) return;
+  ++*left;
+  Py_LeaveRecursiveCall();
+  entered_ = false;
+  PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
+}
+
+RecursionScope::~RecursionScope() {
+  if (!entered_) return;
+  if (int* const left = cpython::python_calls_left(PyThreadState_Get())) ++*left;
+  Py_LeaveRecursiveCall();
+}
+
+RecursionLeft recursion_left() {
+  PyThreadState* const thread = PyThreadState_Get();
+  const int* const python = cpython::python_calls_left(thread);
+  return {python == nullptr ? 0 : *python, cpython::c_calls_left(thread)};
+}
+
+void restore_recursion(RecursionLeft left) {
+  PyThreadState* const thread = PyThreadState_Get();
+  if (int* const python = cpython::python_calls_left(thread)) *python = left.python;
+  cpython::c_calls_left(thread) = left.c;
 }
 
 }  // namespace braze::capture
