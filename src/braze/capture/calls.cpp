@@ -279,7 +279,13 @@ Owned Executor::call(Value callable, const Arguments& a) {
     }
     switch (native.kind) {
       case NativeKind::Pure: return call_pure(target.object, arguments);
-      case NativeKind::Modelled: return native.model(*this, target, arguments);
+      case NativeKind::Modelled:
+        // A class method in C takes no self of this kind, and a symbolic number stands for one of another class.
+        if ((known.self == nullptr || known.descriptor != nullptr) && !fits_native(target.object, arguments) &&
+            !(arguments.n > 0 && has_symbolic(arguments.objects[0]))) {
+          return call_natively(target.object, arguments);   // raises
+        }
+        return native.model(*this, target, arguments);
       case NativeKind::Polyfilled: after_ = after; return call_function({native.polyfill, kNoSource}, arguments);
       case NativeKind::Tensor: return call_tensor(target.object, arguments);
       case NativeKind::Unknown: case NativeKind::Effect: case NativeKind::Break:

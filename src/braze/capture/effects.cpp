@@ -98,18 +98,21 @@ bool Executor::is_payload(PyObject* object) const {
 
 Owned Executor::mutate(PyObject* method, const Arguments& a) {
   PyObject* target = a.objects[0];
+  Changed* existing = nullptr;
   if (!prov.is_fresh(target)) {
-    Changed& c = changed(a[0]);
-    if (!c.payload) make_payload(c);
-    c.effects.push_back(effects.size());
-    add_effect(method, a);
-    target = c.payload.get();
+    existing = &changed(a[0]);
+    if (!existing->payload) make_payload(*existing);
+    target = existing->payload.get();
   }
   std::vector<PyObject*> objects(a.objects, a.objects + a.n);
   objects[0] = target;
   for (int64_t i = 1; i < a.n; i++) prov.stored(target, a[i]);
   const Arguments on_target{objects.data(), a.srcs, a.n, a.kwnames};
   Owned r = call_natively(method, on_target);
+  if (r && existing != nullptr) {   // what raises has changed nothing
+    existing->effects.push_back(effects.size());
+    add_effect(method, a);
+  }
   if (r) r.src = prov.recall(target, r.ref.get());
   return r;
 }

@@ -44,7 +44,10 @@ int32_t ExitBuilder::slot(Value v) {
   const Category c = x_.prov.category(v.object);
   const bool shared = c == Category::Identity || c == Category::Tensor || c == Category::Tuple || c == Category::Method ||
                       (c == Category::Referent && x_.prov.is_fresh(v.object));
+  constexpr int kDeepest = 1000;
+  if (++depth_ > kDeepest) refuse(v.object, "a deeply nested object in the result");
   const int32_t made = build(v);
+  depth_--;
   if (shared) slots_[v.object] = made + 1;
   return made;
 }

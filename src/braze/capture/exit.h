@@ -42,6 +42,7 @@ class ExitBuilder {
   std::vector<PyObject*> outputs_;
   std::vector<int32_t> fetched_;         // by source: index + 1
   std::vector<Ref> kept_;
+  int depth_ = 0;                        // of the object that is built, in others
 };
 
 }  // namespace braze::capture

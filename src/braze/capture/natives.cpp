@@ -133,6 +133,20 @@ const Tables& tables() {
 
 Owned model_native_new(Executor& x, Value callable, const Arguments& a);
 
+bool fits_native(PyObject* callable, const Arguments& a) {
+  const PyTypeObject* const kind = Py_TYPE(callable);
+  PyTypeObject* owner = nullptr;
+  const PyMethodDef* method = nullptr;
+  if (kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type) owner = PyDescr_TYPE(callable);
+  if (kind == &PyMethodDescr_Type) method = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
+  if (PyCFunction_CheckExact(callable)) method = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
+  if (owner != nullptr && (a.n_positional() == 0 || !PyObject_TypeCheck(a.objects[0], owner))) return false;
+  const int64_t n = a.n - (owner != nullptr ? 1 : 0);
+  if (method != nullptr && (method->ml_flags & METH_NOARGS) != 0) return n == 0;
+  if (method != nullptr && (method->ml_flags & METH_O) != 0) return n == 1 && a.n_keywords() == 0;
+  return true;
+}
+
 NativeCall find_native(PyObject* callable) {
   static const Native kNew{NativeKind::Modelled, model_native_new, nullptr, "__new__"};
   const Tables& t = tables();

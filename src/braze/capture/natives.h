@@ -26,6 +26,9 @@ struct NativeCall {
 };
 
 NativeCall find_native(PyObject* callable);
+// Whether C code would see the call: self is of the method's class, and functions of no or one argument get that many.
+// Models rely on it; CPython raises TypeError otherwise.
+bool fits_native(PyObject* callable, const Arguments& arguments);
 
 struct ModelRow {
   const char* name;   // dotted

@@ -56,7 +56,11 @@ struct Arguments {
 
   int64_t n_keywords() const { return kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames); }
   int64_t n_positional() const { return n - n_keywords(); }
-  Value operator[](int64_t i) const { return {objects[i], srcs[i]}; }
+  // Aborts where there are fewer: models read what the call should have.
+  Value operator[](int64_t i) const {
+    if (i >= n) unsupported("a call with too few arguments");
+    return {objects[i], srcs[i]};
+  }
   // The argument of this name, or an empty value.
   Value keyword(const char* name) const;
 };
