@@ -1,5 +1,7 @@
 #include "braze/capture/exit.h"
 
+#include <structmember.h>
+
 #include "braze/capture/differentiation.h"
 #include "braze/capture/guard_object.h"
 #include "braze/capture/natives.h"
@@ -216,6 +218,8 @@ int32_t ExitBuilder::fresh_instance(Value v) {
     Py_ssize_t position = 0;
     while (PyDict_Next(type_dict(t), &position, &key, &member)) {
       if (Py_TYPE(member) != &PyMemberDescr_Type) continue;
+      const int flags = reinterpret_cast<PyMemberDescrObject*>(member)->d_member->flags;
+      if ((flags & READONLY) != 0) refuse(o, "an object with native fields in the result");
       const Ref value = Ref::steal(Py_TYPE(member)->tp_descr_get(member, o, reinterpret_cast<PyObject*>(type)));
       PyErr_Clear();
       if (!value) continue;
