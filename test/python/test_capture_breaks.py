@@ -1,6 +1,6 @@
 """Traces that end in the middle of a call: frames rebuilt from the exit run on as if nothing had happened.
 
-Every program of test_capture_opcodes is cut after every k-th instruction; the instruction behind a cut runs for real,
+Every program of test_capture_opcodes and test_capture_versions is cut after every k-th instruction; the instruction behind a cut runs for real,
 then a new segment starts, or CPython takes over.
 """
 import sys
@@ -8,6 +8,7 @@ import traceback
 
 import pytest
 import test_capture_opcodes as opcodes
+import test_capture_versions as versions
 from capture_driver import ct
 
 KS = (1, 2, 3, 5, 7, 11, 19)
@@ -24,7 +25,7 @@ def run(program, args, k, most_segments=1000):
     return ct.run(program, args, None, k, most_segments)[0]
 
 
-@pytest.mark.parametrize(("program", "args"), opcodes.PROGRAMS)
+@pytest.mark.parametrize(("program", "args"), opcodes.PROGRAMS + versions.PROGRAMS)
 @pytest.mark.parametrize("most_segments", [1, 1000])
 def test_cut_everywhere(program, args, most_segments):
     expected = program(*args)
