@@ -1,5 +1,7 @@
 #include "braze/codegen/cpp/op_text.h"
 
+#include <algorithm>
+
 #include "braze/codegen/cpp/registers.h"
 #include "braze/support/check.h"
 
@@ -130,12 +132,46 @@ bool is_exact_in_dtype(ScalarOp op) {
   }
 }
 
+// Whether a NaN that the value may be has a zero lower half: one of bf16, or the machine's own, handed on by arithmetic.
+bool has_bf16_nan(const Scalar& s, int depth) {
+  if (s.dtype == DType::BF16) return true;   // rounded already
+  if (s.dtype != DType::F32 || depth > 6) return false;
+  switch (s.op) {
+    case ScalarOp::Constant: return true;
+    case ScalarOp::Cast: return s.operands[0]->dtype == DType::BF16 || !is_floating(s.operands[0]->dtype);
+    case ScalarOp::Add: case ScalarOp::Sub: case ScalarOp::Mul: case ScalarOp::Div: case ScalarOp::Sqrt: case ScalarOp::Rsqrt:
+    case ScalarOp::Reciprocal: case ScalarOp::Neg: case ScalarOp::Abs:
+      for (const Scalar* operand : s.operands)
+        if (!has_bf16_nan(*operand, depth + 1)) return false;
+      return true;
+    default: return false;
+  }
+}
+
+bool is_arithmetic(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::Add: case ScalarOp::Sub: case ScalarOp::Mul: case ScalarOp::Div: case ScalarOp::Sqrt: case ScalarOp::Rsqrt:
+    case ScalarOp::Reciprocal:
+      return true;
+    default: return false;
+  }
+}
+
+// A result of bf16 whose rounding need not look for NaN.
+bool rounds_plainly(const Scalar& s) {
+  if (s.dtype != DType::BF16) return false;
+  if (s.op == ScalarOp::Cast) return s.operands[0]->dtype == DType::F32 && has_bf16_nan(*s.operands[0], 1);
+  return is_arithmetic(s.op) && std::ranges::all_of(s.operands, [](const Scalar* operand) { return has_bf16_nan(*operand, 1); });
+}
+
 }  // namespace
 
 std::string op_text(const Scalar& s, std::span<const std::string> operands, const std::string& live) {
+  if (s.op == ScalarOp::Cast && rounds_plainly(s)) return "rnn_bf16(" + operands[0] + ")";
   const std::string raw = raw_text(s, operands, live);
   if (is_exact_in_dtype(s.op) && !(s.op == ScalarOp::Abs && is_integral(s.dtype, false))) return raw;
   if (s.op == ScalarOp::Neg && is_floating(s.dtype)) return raw;
+  if (rounds_plainly(s)) return "rnn_bf16(" + raw + ")";
   return fit_text(raw, s.dtype);
 }
 

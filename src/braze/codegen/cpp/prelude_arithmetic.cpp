@@ -100,7 +100,12 @@ F VD fma1_d(VD a, VD b, VD c) { VD r; for (int i = 0; i < @L; i++) r[i] = __buil
     {"fmin_d", kAlways, "F VD fmin_d(VD a, VD b) { VD k = a < b ? a : b; return b != b ? a : k; }\n"},
 
     // To bf16 and back, half to even; NaN stays NaN (0xffff as PyTorch's vectors give it, as a float).
-    {"rnd_bf16", kAlways, R"(F VF rnd_bf16(VF x) { VU u = (VU)x; u = (u + (0x7fff + ((u >> 16) & 1))) & 0xffff0000u; return (VF)(x == x ? u : VU{} + 0xffff0000u); }
+    // rnn: of a number, or of a NaN whose lower half is 0, which arithmetic on bf16 gives: adding carries nothing over.
+    {"rnn_bf16", k512, R"(F VF rnn_bf16(VF x) { VU u = (VU)x; return (VF)(((u & 0x10000u) != 0 ? u + 0x8000u : u + 0x7fffu) & 0xffff0000u); }
+)"},
+    {"rnn_bf16", kNot512, R"(F VF rnn_bf16(VF x) { VU u = (VU)x; return (VF)((u + (0x7fff + ((u >> 16) & 1))) & 0xffff0000u); }
+)"},
+    {"rnd_bf16", kAlways, R"(F VF rnd_bf16(VF x) { VU u = (VU)rnn_bf16(x); return (VF)(x == x ? u : VU{} + 0xffff0000u); }
 )"},
     {"rnd_f16", kAlways, "F VF rnd_f16(VF x) { return __builtin_convertvector(__builtin_convertvector(x, HF), VF); }\n"},
     {"wrap_i8", kAlways, "F VI wrap_i8(VI x) { return (VI)((VU)x << 24) >> 24; }\n"},
