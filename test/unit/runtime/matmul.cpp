@@ -99,7 +99,7 @@ TEST_CASE("products of every shape class agree with double precision") {
   if (!matmul_available()) return;
   std::mt19937 rng(20240611);
   for (Element element : kElements)
-    for (int64_t m : {1, 5, 6, 7, 64, 97, 130})
+    for (int64_t m : {1, 3, 4, 6, 7, 64, 97, 130})
       for (int64_t n : {1, 3, 16, 63, 64, 65, 200})
         for (int64_t k : {1, 2, 15, 16, 17, 33, 513, 1101})
           for (int transposed = 0; transposed < 4; ++transposed) {

@@ -25,12 +25,12 @@ struct Binary16 {
 
 template <class Format>
 constexpr Products kWidened = {2, 4, 1, 48, 20, &pack<WidenedKind<Format>>, &take_rows<WidenedKind<Format>>,
-                               &multiply<WidenedKind<Format>>, &dot<WidenedKind<Format>>, &finish_narrow<Format>,
+                               &multiply<WidenedKind<Format>>, &dot<WidenedKind<Format>>, &sum_rows<WidenedKind<Format>>, &finish_narrow<Format>,
                                &widen_row<Format>, &narrow_row<Format>};
 }  // namespace
 
 const Isa kAvx512 = {kPanel, kRows,
-                   {4, 4, 1, 64, 14, &pack<SingleKind>, &take_rows<SingleKind>, &multiply<SingleKind>, &dot<SingleKind>,
+                   {4, 4, 1, 64, 14, &pack<SingleKind>, &take_rows<SingleKind>, &multiply<SingleKind>, &dot<SingleKind>, &sum_rows<SingleKind>,
                     &SingleRows::finish, &SingleRows::to_floats, &SingleRows::from_floats},
                    kWidened<Bfloat>, kWidened<Binary16>, &multiply_indirect, &pack_filters, &depthwise_pixel, &transpose,
                    &softmax_row, &scale_row, &exp_row, &softmax_gradient_row};

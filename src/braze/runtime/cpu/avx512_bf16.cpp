@@ -48,9 +48,16 @@ struct PairKind {
   static uint16_t to_a(uint16_t x) { return x; }
 };
 
+// The machine's rounding, to nearest even; results below the normal range become zero, as they do in oneDNN.
+struct MachineBfloat {
+  static inline __attribute__((always_inline)) Halves narrow(Vector x) {
+    return (Halves)_mm512_cvtneps_pbh(reinterpret_cast<__m512>(x));
+  }
+};
+
 }  // namespace
 
-const Products kBfloatPairs = {2, 2, 2, 32, 28, &pack<PairKind>, &take_rows<PairKind>, &multiply<PairKind>, &dot<PairKind>,
-                               &finish_narrow<Bfloat>, &widen_row<Bfloat>, &narrow_row<Bfloat>};
+const Products kBfloatPairs = {2, 2, 2, 32, 28, &pack<PairKind>, &take_rows<PairKind>, &multiply<PairKind>, &dot<PairKind>, &sum_rows<PairKind>,
+                               &finish_narrow<MachineBfloat>, &widen_row<Bfloat>, &narrow_row<MachineBfloat>};
 
 }  // namespace braze::runtime::cpu

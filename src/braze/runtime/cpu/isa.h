@@ -9,6 +9,8 @@ namespace braze::runtime::cpu {
 
 inline constexpr int64_t kFinishColumns = 64;   // the most columns that Products::finish takes
 
+inline constexpr int64_t kMostSummedRows = 4;   // up to so many rows of A a B with contiguous rows is read as it is
+
 // Matrix tiles for operands of one element type. Sums are single-precision.
 //   packed panel   rows of `panel` lanes of 32 bits; a lane holds `per_lane` rows of B: a float, or a pair of bf16
 //   rows of A      elements of a_bytes: the operands' own, or floats where the tiles multiply in single precision
@@ -29,6 +31,10 @@ struct Products {
   // C[m, n] (+)= A[m, k] * B[n, k] transposed, both with contiguous rows; B as in memory.
   void (*dot)(int64_t m, int64_t n, int64_t k, const void* a, int64_t a_stride, const void* b, int64_t b_stride, float* c,
               int64_t c_stride, bool accumulate);
+  // C[m, columns] = A[m, k] * B[k, columns], m <= kMostSummedRows, both with contiguous rows; B as in memory. Whole vectors
+  // of C are written.
+  void (*sum_rows)(int64_t m, int64_t columns, int64_t k, const void* a, int64_t a_stride, const void* b, int64_t b_stride,
+                   float* c, int64_t c_stride);
   // out[rows, n] = sums (+ bias[n]), n <= kFinishColumns, rounded to the operands' type.
   void (*finish)(const float* sums, int64_t stride, int64_t rows, int64_t n, const float* bias, void* out, int64_t out_stride);
   // A contiguous row to floats and back.

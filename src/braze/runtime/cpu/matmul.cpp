@@ -20,7 +20,7 @@ constexpr int64_t kBlockRows = 512;
 // All of K is packed at once if it takes no more packed rows than these (384 KB).
 constexpr int64_t kMostPackedRows = 1536;
 // Rows whose sums (24 KB) are finished while they are in L1.
-constexpr int64_t kSumRows = 96;
+constexpr int64_t kSumRows = 48;
 // Multiply-adds below which a second thread costs more than it gives (about 3 us).
 constexpr int64_t kSerialWork = 150'000;
 
@@ -113,8 +113,35 @@ void run_dot(const Problem& p, int64_t threads) {
   run_parallel_tasks(blocks, task);
 }
 
+// Columns whose sums stay in L1 while the rows of B are added to them.
+constexpr int64_t kSummedColumns = 1024;
+// With so many rows of A it is worth it to read B once for each kMostSummedRows of them (measured).
+constexpr int64_t kMostRowsOfSums = 8;
+
+void run_sums(const Problem& p, int64_t threads) {
+  const Products& products = p.products;
+  const int64_t blocks = (p.n + kColumns - 1) / kColumns;
+  const auto task = [&](int64_t begin, int64_t end) {
+    float* sums = sum_scratch.at_least(cpu::kMostSummedRows * kSummedColumns);
+    const int64_t last = std::min(p.n, end * kColumns);
+    for (int64_t j = begin * kColumns; j < last; j += kSummedColumns) {
+      const int64_t width = std::min(kSummedColumns, last - j);
+      for (int64_t row = 0; row < p.m; row += cpu::kMostSummedRows) {
+        const int64_t rows = std::min(cpu::kMostSummedRows, p.m - row);
+        products.sum_rows(rows, width, p.k, at(p.a.data, row * p.a.row_stride, products.a_bytes), p.a.row_stride,
+                          at(p.b.data, j, products.bytes), p.b.row_stride, sums, kSummedColumns);
+        for (int64_t i = 0; i < width; i += kColumns)
+          finish(p, sums + i, kSummedColumns, row, rows, j + i, std::min(kColumns, width - i));
+      }
+    }
+  };
+  if (threads == 1) return task(0, blocks);
+  run_parallel_tasks(blocks, task);
+}
+
 // A as the tiles read it, with contiguous rows.
 void run_rows(const Problem& p, int64_t threads) {
+  if (p.b.column_stride == 1 && p.b.row_stride != 1 && p.m <= kMostRowsOfSums) return run_sums(p, threads);
   if (p.b.row_stride == 1 && p.m <= std::clamp<int64_t>(p.k / p.products.k_per_dot_row, 1, p.products.most_dot_rows))
     return run_dot(p, threads);
   const int64_t blocks = (p.n + kColumns - 1) / kColumns;

@@ -4,9 +4,10 @@
 //
 // All of one element type; bf16 is multiplied in pairs where the machine has the instruction, else 16-bit elements are
 // made single-precision on the way. The sums are rounded once, with the bias added.
-// Two forms, neither of which keeps a copy of B between calls (a copy could go stale unnoticed: writes through
+// Three forms, none of which keeps a copy of B between calls (a copy could go stale unnoticed: writes through
 // `param.data` change no version counter):
 //   dot      B has contiguous columns (a weight [N, K]) and M is small: tiles of 6 rows x 4 columns along K
+//   sums     B has contiguous rows and M is at most 8: rows of B times numbers of A are added up in L1
 //   packed   panels of 64 columns, packed into thread-local memory; tiles of 6 x 64
 #pragma once
 
