@@ -45,6 +45,7 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "enable_passes": (_are_passes, "a list of pass names"),
     "disable_passes": (_are_passes, "a list of pass names"),
     "activation_memory_budget": (_is_share, "a number from 0 to 1"),
+    "autotune": (_is_bool, "a bool"),
 }
 
 
@@ -81,6 +82,8 @@ def _settings(fullgraph: Any, dynamic: Any, backend: Any, mode: Any, options: An
         raise ValueError("give either mode or options, not both")
     settings = {name: getattr(config, name) for name in _OPTIONS}
     settings.update(_check_options(options) if options is not None else {})
+    if mode is not None and mode.startswith("max-autotune"):
+        settings["autotune"] = True
     return {"fullgraph": fullgraph, "dynamic": dynamic, "backend": name, **settings}
 
 
@@ -112,9 +115,9 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     backend: a name of `braze.list_backends()`: "braze"; "eager" captures the program and runs its graph by ATen;
         "aot_eager" also decomposes its operators. Or a callable, as torch.compile takes it: it gets the graph as a
         torch.fx.GraphModule and example inputs, and returns what runs.
-    mode: one of torch.compile's mode names.
-    options: a dict with any of recompile_limit, fusion, verify, enable_passes, disable_passes, activation_memory_budget;
-        see `braze.config`.
+    mode: one of torch.compile's mode names. "max-autotune" and "max-autotune-no-cudagraphs" set option autotune.
+    options: a dict with any of recompile_limit, fusion, verify, enable_passes, disable_passes, activation_memory_budget,
+        autotune; see `braze.config`.
     disable: return `model` as it is.
 
     Nothing is compiled before the first call. See `braze.counters()` for what ran compiled and what did not.

@@ -13,6 +13,8 @@ class Config:
     enable_passes, disable_passes: names of graph passes.
     activation_memory_budget: share of the memory of what the forward pass keeps for the backward pass, from 1.0 (keep what
         is worth keeping) to 0.0 (compute everything again that can be).
+    autotune: measure the ways to make each product, attention and convolution, ATen's among them, when its shapes first
+        come, and keep what is fastest, on disk too.
     disable: `braze.compile` returns its argument. Set by the environment variable BRAZE_DISABLE=1.
     """
 
@@ -22,6 +24,7 @@ class Config:
     enable_passes: tuple[str, ...] = ()
     disable_passes: tuple[str, ...] = ()
     activation_memory_budget: float = 1.0
+    autotune: bool = False
     disable: bool = os.environ.get("BRAZE_DISABLE", "0") not in ("", "0")
 
     def __setattr__(self, name: str, value: Any) -> None:

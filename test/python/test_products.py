@@ -70,3 +70,28 @@ def test_attention_backward(causal, dtype):
     error = (got.double() - exact).abs().max().item()
     allowed = 1.5 * (eager.double() - exact).abs().max().item() + SLACK[dtype] * exact.abs().max().item()
     assert error <= allowed
+
+
+def test_tuned_calls(tmp_path, monkeypatch, capfd):
+    """max-autotune tries every way once, keeps what is fastest on disk, and gives the same results."""
+    monkeypatch.setenv("BRAZE_CACHE_DIR", str(tmp_path))
+    braze.set_logs("schedule")
+    try:
+        x, w, b = normal(33, 127, dtype=torch.float32, seed=0), normal(70, 127, dtype=torch.float32, seed=1), normal(70, dtype=torch.float32, seed=2)
+        q = normal(1, 2, 40, 16, dtype=torch.float32, seed=3)
+
+        def f(x, w, b, q):
+            return F.linear(x, w, b), F.scaled_dot_product_attention(q, q, q)
+
+        for _ in range(2):
+            compiled = braze.compile(f, mode="max-autotune")
+            for _ in range(2):
+                for got, want in zip(compiled(x, w, b, q), f(x, w, b, q), strict=True):
+                    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+        tuned = [line for line in capfd.readouterr().err.splitlines() if " tuned " in line]
+    finally:
+        braze.set_logs()
+    assert len(tuned) == 2
+    product = next(line for line in tuned if "aten.addmm" in line)
+    assert all(way in product for way in ("dot", "packed", "ATen")) and "sums" not in product
+    assert list(tmp_path.glob("**/tuned_*"))

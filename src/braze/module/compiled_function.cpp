@@ -264,14 +264,14 @@ bool read_strings(PyObject* list, std::vector<std::string>& out) {
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   const char* names[] = {"callee", "fullgraph", "dynamic", "backend", "recompile_limit", "fusion", "verify",
-                         "enable_passes", "disable_passes", "activation_memory_budget", nullptr};
+                         "enable_passes", "disable_passes", "activation_memory_budget", "autotune", nullptr};
   PyObject *callee = nullptr, *dynamic = Py_None, *enable = nullptr, *disable = nullptr;
-  int fullgraph = 0, recompile_limit = 8, fusion = 1, verify = 0;
+  int fullgraph = 0, recompile_limit = 8, fusion = 1, verify = 0, autotune = 0;
   const char* backend = "braze";
   double memory_budget = 1.0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOsippOOd:CompiledFunction", const_cast<char**>(names), &callee,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOsippOOdp:CompiledFunction", const_cast<char**>(names), &callee,
                                    &fullgraph, &dynamic, &backend, &recompile_limit, &fusion, &verify, &enable,
-                                   &disable, &memory_budget)) {
+                                   &disable, &memory_budget, &autotune)) {
     return nullptr;
   }
   if (!PyCallable_Check(callee)) {
@@ -283,7 +283,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   options.trace.backend = backend;
   options.wait_for_others = fullgraph != 0;
   options.trace.graph_breaks = fullgraph == 0;
-  PipelineOptions pipeline{fusion != 0, verify != 0, memory_budget, {}, {}};
+  PipelineOptions pipeline{fusion != 0, verify != 0, memory_budget, autotune != 0, {}, {}};
   if ((enable != nullptr && !read_strings(enable, pipeline.enable_passes)) ||
       (disable != nullptr && !read_strings(disable, pipeline.disable_passes))) {
     return nullptr;

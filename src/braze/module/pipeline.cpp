@@ -260,7 +260,8 @@ std::shared_ptr<runtime::GraphProgram> make_program(const graph::Graph& graph,
   without_gil.acquire();
   if (machine.ok()) {
     compilation.opaque.insert(compilation.opaque.end(), opaque.begin(), opaque.end());
-    return runtime::make_program_executor(machine->program, std::move(machine->kernels), graph, context);
+    return runtime::make_program_executor(machine->program, std::move(machine->kernels), graph, context,
+                                          compilation.options.autotune);
   }
   warn_once("a graph runs through ATen, since no code could be made for it: " + machine.why().reason);
   for (const graph::Node* node : original->nodes) compilation.opaque.push_back(node->op->name);

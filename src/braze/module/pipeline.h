@@ -10,6 +10,7 @@ struct PipelineOptions {
   bool fusion = true;
   bool verify = false;                       // the graph after each pass
   double activation_memory_budget = 1.0;     // see partition::PartitionOptions
+  bool autotune = false;                     // see runtime/tuning.h
   std::vector<std::string> enable_passes, disable_passes;
 };
 

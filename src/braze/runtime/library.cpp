@@ -49,20 +49,42 @@ class MatrixProduct final : public LibraryCall {
     return last == 1 || (last == 2 && (bias.sizes[0] == 1 || bias.strides[0] == 0));
   }
 
-  void run(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+  void run(std::span<const StridedData> operands, std::span<const StridedData> outs, int way) const override {
     const StridedData& out = outs[0];
     const size_t first = has_bias_ ? 1 : 0;
     const StridedData &a = operands[first], &b = operands[first + 1];
     const size_t d = batched_ ? 1 : 0;
     const int64_t m = a.sizes[d], k = a.sizes[d + 1], n = b.sizes[d + 1];
-    const MatmulOperand left{a.data, a.strides[d], a.strides[d + 1]}, right{b.data, b.strides[d], b.strides[d + 1]};
+    const MatmulOperand left{a.data, a.strides[d], a.strides[d + 1]}, right = right_of(operands);
+    const auto form = way == kByModel ? std::nullopt : std::optional(kForms.at(static_cast<size_t>(way)));
     if (batched_)
-      matmul_batch(element_, a.sizes[0], m, n, k, left, a.strides[0], right, b.strides[0], out.data, out.strides[1], out.strides[0]);
+      matmul_batch(element_, a.sizes[0], m, n, k, left, a.strides[0], right, b.strides[0], out.data, out.strides[1], out.strides[0], form);
     else
-      matmul(element_, m, n, k, left, right, out.data, out.strides[0], has_bias_ ? operands[0].data : nullptr);
+      matmul(element_, m, n, k, left, right, out.data, out.strides[0], has_bias_ ? operands[0].data : nullptr, form);
+  }
+
+  std::vector<std::string> ways(std::span<const StridedData> operands) const override {
+    static constexpr std::array kNames = {"dot", "sums", "packed"};
+    std::vector<std::string> out;
+    for (size_t i = 0; i < kForms.size(); ++i) out.emplace_back(has_form(kForms[i], right_of(operands)) ? kNames[i] : "");
+    return out;
+  }
+
+  std::string reason(std::span<const StridedData> operands) const override {
+    const StridedData& a = operands[has_bias_ ? 1 : 0];
+    const size_t d = batched_ ? 1 : 0;
+    return name() + ": " + choose_matmul(element_, a.sizes[d], a.sizes[d + 1], right_of(operands)).reason;
   }
 
  private:
+  static constexpr std::array kForms = {MatmulForm::Dot, MatmulForm::Sums, MatmulForm::Packed};
+
+  MatmulOperand right_of(std::span<const StridedData> operands) const {
+    const StridedData& b = operands[has_bias_ ? 2 : 1];
+    const size_t d = batched_ ? 1 : 0;
+    return {b.data, b.strides[d], b.strides[d + 1]};
+  }
+
   Element element_;
   bool has_bias_, batched_;
 };
@@ -115,7 +137,7 @@ class FlashAttention final : public LibraryCall {
     return operands.size() == 3 || accepts_mask(operands[3], operands[1].sizes[2]);
   }
 
-  void run(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+  void run(std::span<const StridedData> operands, std::span<const StridedData> outs, int) const override {
     const StridedData &q = operands[0], &k = operands[1], &v = operands[2];
     const AttentionShape shape{q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3]};
     AttentionRows log_sums;
@@ -147,7 +169,7 @@ class FlashAttentionBackward final : public LibraryCall {
     return operands.size() == 6 || accepts_mask(operands[6], operands[2].sizes[2]);
   }
 
-  void run(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+  void run(std::span<const StridedData> operands, std::span<const StridedData> outs, int) const override {
     const StridedData &q = operands[1], &k = operands[2], &v = operands[3], &rows = operands[5];
     const AttentionShape shape{q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3]};
     const AttentionRows log_sums{reinterpret_cast<float*>(rows.data), rows.strides[0], rows.strides[1], rows.strides[2]};
@@ -182,7 +204,7 @@ class Convolution final : public LibraryCall {
     return true;
   }
 
-  void run(std::span<const StridedData> operands, std::span<const StridedData> outs) const override {
+  void run(std::span<const StridedData> operands, std::span<const StridedData> outs, int) const override {
     const StridedData& out = outs[0];
     const auto image = [](const StridedData& t) {
       return ImageTensor{reinterpret_cast<float*>(t.data), {t.strides[0], t.strides[1], t.strides[2], t.strides[3]}};

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 
@@ -21,6 +23,7 @@
 #include "braze/runtime/python_tensor.h"
 #include "braze/runtime/size_slots.h"
 #include "braze/runtime/step_times.h"
+#include "braze/runtime/tuning.h"
 #include "braze/trace/torch_types.h"
 #include "braze/support/check.h"
 #include "braze/support/log.h"
@@ -53,6 +56,12 @@ struct Launch {
   bool parallel;
 };
 
+// The ways that were measured to be best, by sizes and strides.
+struct TunedWays {
+  std::mutex mutex;
+  std::map<std::vector<int64_t>, int> by_shape;
+};
+
 struct Call {
   OperatorCall op;
   bool into;
@@ -60,6 +69,9 @@ struct Call {
   std::vector<int32_t> results;           // buffer of each result, -1: unused
   std::optional<TensorUse> out;
   std::unique_ptr<LibraryCall> library;   // preferred where it accepts the strides of the call
+  std::string label;                      // "aten.mm bf16", for logs and tuning
+  std::unique_ptr<TunedWays> tuned;       // mode="max-autotune"
+  std::unique_ptr<std::once_flag> logged = std::make_unique<std::once_flag>();
 };
 
 struct Copy { TensorUse from, to; };
@@ -104,12 +116,13 @@ using BuffersByNumber = std::unordered_map<int32_t, std::vector<int32_t>>;
 class ProgramExecutor final : public GraphProgram {
  public:
   ProgramExecutor(const schedule::Program& program, std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
-                  const GraphContext& context)
+                  const GraphContext& context, bool tune)
       : env_(program.env),
         kernels_(std::move(kernels)),
         bindings_(context.inputs),
         objects_(context.objects),
-        sizes_(graph) {
+        sizes_(graph),
+        tune_(tune) {
     CHECK(bindings_.size() == graph.inputs.size());
     CHECK(kernels_.size() == program.kernels.size());
     plan_.aliases = graph.aliases;
@@ -218,7 +231,7 @@ class ProgramExecutor final : public GraphProgram {
     Call out{OperatorCall(*call.node, [&](graph::Expr e) { return sizes_.slot(e); },
                           [&](int32_t slot) { return objects_[static_cast<size_t>(slot)]; },
                           into ? OperatorCall::Form::Out : OperatorCall::Form::Functional),
-             into, {}, step.results, {}, nullptr};
+             into, {}, step.results, {}, nullptr, call.node->op->name, nullptr};
     for (const schedule::View& view : step.operands) out.operands.push_back(make_use(view, program));
     if (into) {
       const int32_t result = step.results.at(0);
@@ -230,6 +243,8 @@ class ProgramExecutor final : public GraphProgram {
     size_t used = step.results.size();
     while (used > 0 && step.results[used - 1] < 0) --used;
     if (out.library && used > out.library->n_results()) out.library = nullptr;
+    if (out.library) out.label += " " + std::string(text_of(call.node->results[0]->type.dtype));
+    if (out.library && tune_) out.tuned = std::make_unique<TunedWays>();
     heavy_ = true;
     return out;
   }
@@ -487,7 +502,9 @@ class ProgramExecutor final : public GraphProgram {
     return {pointer(use.at, s), {store.data() + first, rank}, {store.data() + first + rank, rank}};
   }
 
-  bool run_library(const Call& call, RunState& s) const {
+  // Operands and results of a library call in s.strided, results without memory. The number of operands; nullopt if the
+  // row does not accept them.
+  std::optional<size_t> describe(const Call& call, RunState& s) const {
     size_t most = 0;
     for (const TensorUse& use : call.operands) most += 2 * use.sizes.size();
     for (int32_t result : call.results)
@@ -507,19 +524,64 @@ class ProgramExecutor final : public GraphProgram {
       s.strided.back() = {nullptr, {s.shapes.data() + first, rank}, {s.shapes.data() + first + rank, rank}};
     }
     const std::span<const StridedData> all(s.strided);
-    if (!call.library->accepts(all.first(n_operands), all.subspan(n_operands))) return false;
-    for (size_t i = 0; i < n_results; ++i) {
-      if (call.results[i] < 0) continue;
-      const auto result = static_cast<size_t>(call.results[i]);
-      if (!call.into) take_result(call.results[i], empty_tensor(buffers_[result], s), s);
-      s.strided[n_operands + i].data = call.into ? pointer(call.out->at, s) : s.pointers[result];
+    if (!call.library->accepts(all.first(n_operands), all.subspan(n_operands))) return std::nullopt;
+    return n_operands;
+  }
+
+  bool run_library(const Call& call, RunState& s, int way = LibraryCall::kByModel) const {
+    const std::optional<size_t> n_operands = describe(call, s);
+    if (!n_operands) return false;
+    for (size_t i = *n_operands; i < s.strided.size(); ++i) {
+      const int32_t number = call.results[i - *n_operands];
+      if (number < 0) continue;
+      const auto result = static_cast<size_t>(number);
+      if (!call.into) take_result(number, empty_tensor(buffers_[result], s), s);
+      s.strided[i].data = call.into ? pointer(call.out->at, s) : s.pointers[result];
     }
-    call.library->run(all.first(n_operands), all.subspan(n_operands));
+    const std::span<const StridedData> all(s.strided);
+    if (way == LibraryCall::kByModel && log_enabled(Topic::kSchedule))
+      std::call_once(*call.logged, [&] { log(Topic::kSchedule, call.label + " runs as " + call.library->reason(all.first(*n_operands))); });
+    call.library->run(all.first(*n_operands), all.subspan(*n_operands), way);
     return true;
   }
 
-  void run_step(const Call& call, RunState& s) {
-    if (call.library && run_library(call, s)) return;
+  static constexpr int kByAten = -2;
+
+  // The way that was measured to be best for these shapes.
+  int tuned_way(const Call& call, RunState& s) const {
+    const std::optional<size_t> n_operands = describe(call, s);
+    if (!n_operands) return kByAten;
+    const std::vector<int64_t> shapes = s.shapes;
+    {
+      const std::lock_guard lock(call.tuned->mutex);
+      if (const auto it = call.tuned->by_shape.find(shapes); it != call.tuned->by_shape.end()) return it->second;
+    }
+    std::vector<Way> ways;
+    std::vector<int> numbers;
+    const std::vector<std::string> names = call.library->ways(std::span<const StridedData>(s.strided).first(*n_operands));
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i].empty()) continue;
+      numbers.push_back(static_cast<int>(i));
+      ways.push_back({names[i], [this, &call, &s, i] { run_library(call, s, static_cast<int>(i)); }});
+    }
+    numbers.push_back(kByAten);
+    ways.push_back({"ATen", [this, &call, &s] { run_aten(call, s); }});
+    std::string key = call.label + " " + call.library->name();
+    for (int64_t x : shapes) key += " " + std::to_string(x);
+    const int way = numbers[fastest_way(key, ways)];
+    const std::lock_guard lock(call.tuned->mutex);
+    return call.tuned->by_shape.emplace(shapes, way).first->second;
+  }
+
+  void run_step(const Call& call, RunState& s) const {
+    if (call.library) {
+      const int way = call.tuned ? tuned_way(call, s) : LibraryCall::kByModel;
+      if (way != kByAten && run_library(call, s, way)) return;
+    }
+    run_aten(call, s);
+  }
+
+  void run_aten(const Call& call, RunState& s) const {
     s.operands.clear();
     for (const TensorUse& use : call.operands) s.operands.push_back(tensor(use, s));
     if (call.into) {
@@ -627,6 +689,7 @@ class ProgramExecutor final : public GraphProgram {
   int32_t n_wrappers_ = 0;
   size_t most_params_ = 1, most_sizes_ = 0;
   bool heavy_ = false, simple_outputs_ = true;
+  bool tune_;                                        // measure the ways to make each library call
   std::unique_ptr<StepTimes> times_;                 // BRAZE_LOGS=perf
   std::atomic<RunState*> idle_{nullptr};
 };
@@ -635,8 +698,8 @@ class ProgramExecutor final : public GraphProgram {
 
 std::shared_ptr<GraphProgram> make_program_executor(const schedule::Program& program,
                                                   std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
-                                                  const GraphContext& context) {
-  return std::make_shared<ProgramExecutor>(program, std::move(kernels), graph, context);
+                                                  const GraphContext& context, bool tune) {
+  return std::make_shared<ProgramExecutor>(program, std::move(kernels), graph, context, tune);
 }
 
 }  // namespace braze::runtime

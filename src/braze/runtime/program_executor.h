@@ -11,10 +11,11 @@
 
 namespace braze::runtime {
 
-// kernels[i] is the machine code of program.kernels[i]. The graph is read only here, not kept.
+// kernels[i] is the machine code of program.kernels[i]. The graph is read only here, not kept. tune: measure the ways to
+// make each library call when its shapes first come.
 std::shared_ptr<GraphProgram> make_program_executor(const schedule::Program& program,
                                                   std::vector<jit::LoadedKernel> kernels, const graph::Graph& graph,
-                                                  const GraphContext& context);
+                                                  const GraphContext& context, bool tune = false);
 
 // Codes that kernels leave in the error cell (the pointer after their last parameter).
 enum class KernelError : int64_t { None = 0, IndexOutOfRange = 1, DivisionByZero = 2 };

@@ -40,6 +40,7 @@ struct Problem {
   void* c;
   int64_t c_stride;
   const void* bias;
+  MatmulForm form;
 };
 
 const void* at(const void* data, int64_t elements, int64_t bytes) { return static_cast<const char*>(data) + elements * bytes; }
@@ -139,11 +140,20 @@ void run_sums(const Problem& p, int64_t threads) {
   run_parallel_tasks(blocks, task);
 }
 
+// So many rows of A, and fewer for a short K, are multiplied by `dot`.
+int64_t most_dot_rows(const Products& products, int64_t k) {
+  return std::clamp<int64_t>(k / products.k_per_dot_row, 1, products.most_dot_rows);
+}
+
+MatmulForm form_of(const Products& products, int64_t m, int64_t k, const MatmulOperand& b) {
+  if (b.row_stride == 1) return m <= most_dot_rows(products, k) ? MatmulForm::Dot : MatmulForm::Packed;
+  return b.column_stride == 1 && m <= kMostRowsOfSums ? MatmulForm::Sums : MatmulForm::Packed;
+}
+
 // A as the tiles read it, with contiguous rows.
 void run_rows(const Problem& p, int64_t threads) {
-  if (p.b.column_stride == 1 && p.b.row_stride != 1 && p.m <= kMostRowsOfSums) return run_sums(p, threads);
-  if (p.b.row_stride == 1 && p.m <= std::clamp<int64_t>(p.k / p.products.k_per_dot_row, 1, p.products.most_dot_rows))
-    return run_dot(p, threads);
+  if (p.form == MatmulForm::Dot) return run_dot(p, threads);
+  if (p.form == MatmulForm::Sums) return run_sums(p, threads);
   const int64_t blocks = (p.n + kColumns - 1) / kColumns;
   // Blocks are shared out first: each is packed once. Few blocks that don't come out even are split by rows too.
   const bool even = blocks % threads == 0 && p.n % kColumns == 0;
@@ -197,17 +207,37 @@ void run(const Problem& p, bool serial) {
 
 bool matmul_available() { return isa() != nullptr; }
 
+bool has_form(MatmulForm form, const MatmulOperand& b) {
+  return form == MatmulForm::Packed || (form == MatmulForm::Dot ? b.row_stride == 1 : b.column_stride == 1);
+}
+
+MatmulChoice choose_matmul(Element element, int64_t m, int64_t k, const MatmulOperand& b) {
+  const Products& products = cpu::products(*isa(), element);
+  const MatmulForm form = form_of(products, m, k, b);
+  const int64_t limit = b.row_stride == 1 ? most_dot_rows(products, k) : kMostRowsOfSums;
+  const auto rows = [&](const char* name, const char* relation) {
+    return std::string(name) + ", since " + std::to_string(m) + " rows are " + relation + " " + std::to_string(limit);
+  };
+  if (form == MatmulForm::Dot) return {form, rows("dot", "at most")};
+  if (form == MatmulForm::Sums) return {form, rows("sums of rows", "at most")};
+  if (b.row_stride != 1 && b.column_stride != 1) return {form, "packed, since neither rows nor columns of B are contiguous"};
+  return {form, rows("packed", "more than")};
+}
+
 void matmul(Element element, int64_t m, int64_t n, int64_t k, MatmulOperand a, MatmulOperand b, void* c, int64_t c_stride,
-            const void* bias) {
-  run({*isa(), cpu::products(*isa(), element), m, n, k, a, b, c, c_stride, bias}, false);
+            const void* bias, std::optional<MatmulForm> form) {
+  const Products& products = cpu::products(*isa(), element);
+  run({*isa(), products, m, n, k, a, b, c, c_stride, bias, form.value_or(form_of(products, m, k, b))}, false);
 }
 
 void matmul_batch(Element element, int64_t batches, int64_t m, int64_t n, int64_t k, MatmulOperand a, int64_t a_batch,
-                  MatmulOperand b, int64_t b_batch, void* c, int64_t c_stride, int64_t c_batch) {
+                  MatmulOperand b, int64_t b_batch, void* c, int64_t c_stride, int64_t c_batch, std::optional<MatmulForm> form) {
   const int64_t bytes = size_of(element);
+  const Products& products = cpu::products(*isa(), element);
+  const MatmulForm chosen = form.value_or(form_of(products, m, k, b));
   const auto product = [&](int64_t i, bool serial) {
-    run({*isa(), cpu::products(*isa(), element), m, n, k, {at(a.data, i * a_batch, bytes), a.row_stride, a.column_stride},
-         {at(b.data, i * b_batch, bytes), b.row_stride, b.column_stride}, at(c, i * c_batch, bytes), c_stride, nullptr}, serial);
+    run({*isa(), products, m, n, k, {at(a.data, i * a_batch, bytes), a.row_stride, a.column_stride},
+         {at(b.data, i * b_batch, bytes), b.row_stride, b.column_stride}, at(c, i * c_batch, bytes), c_stride, nullptr, chosen}, serial);
   };
   // Few large products are shared out each by itself.
   if (batches < 2 * thread_count() || batches * m * n * k < kSerialWork) {

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "braze/runtime/cpu/element.h"
 
@@ -22,14 +24,25 @@ struct MatmulOperand {
   int64_t row_stride, column_stride;       // in elements
 };
 
+enum class MatmulForm : uint8_t { Dot, Sums, Packed };
+
+// What the model takes for a product, and why: "packed, since 128 rows are more than 27".
+struct MatmulChoice {
+  MatmulForm form;
+  std::string reason;
+};
+MatmulChoice choose_matmul(Element element, int64_t m, int64_t k, const MatmulOperand& b);
+bool has_form(MatmulForm form, const MatmulOperand& b);    // whether the strides of B allow it
+
 // A and B have any strides; C is row-major with `c_stride`. bias: contiguous, or nullptr. Runs on torch's pool when the
-// product is worth it.
+// product is worth it. `form`: instead of the model's choice.
 void matmul(Element element, int64_t m, int64_t n, int64_t k, MatmulOperand a, MatmulOperand b, void* c, int64_t c_stride,
-            const void* bias = nullptr);
+            const void* bias = nullptr, std::optional<MatmulForm> form = std::nullopt);
 
 // `batches` products, each operand `..._batch` elements behind the one before.
 void matmul_batch(Element element, int64_t batches, int64_t m, int64_t n, int64_t k, MatmulOperand a, int64_t a_batch,
-                  MatmulOperand b, int64_t b_batch, void* c, int64_t c_stride, int64_t c_batch);
+                  MatmulOperand b, int64_t b_batch, void* c, int64_t c_stride, int64_t c_batch,
+                  std::optional<MatmulForm> form = std::nullopt);
 
 bool matmul_available();                   // false on a machine with none of the built instruction sets
 
