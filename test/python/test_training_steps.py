@@ -237,6 +237,20 @@ def test_errors_are_eager_s():
         braze.compile(f)(nn.Parameter(torch.randn(3)))
 
 
+def test_dicts_with_dtypes_in_their_keys():
+    table = {("cpu", torch.float32): 2.0}
+
+    def f(x):
+        return x * table.get((x.device.type, x.dtype), 3.0)
+
+    compiled = braze.compile(f, fullgraph=True)
+    for dtype in (torch.float32, torch.float64, torch.float32):
+        x = torch.ones(2, dtype=dtype)
+        torch.testing.assert_close(compiled(x), f(x))
+    table["cpu", torch.float64] = 4.0
+    torch.testing.assert_close(compiled(torch.ones(2, dtype=torch.float64)), torch.full((2,), 4.0, dtype=torch.float64))
+
+
 def test_dicts_with_tensors_as_keys():
     def f(x, table):
         return x * table[x] if x in table else x

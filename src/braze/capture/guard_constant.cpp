@@ -1,5 +1,7 @@
 #include "braze/capture/guard_constant.h"
 
+#include "braze/capture/tensor_domain.h"
+
 #include <cstring>
 #include <vector>
 
@@ -86,7 +88,7 @@ bool is_value_constant(PyObject* object) {
     const auto* slice = reinterpret_cast<PySliceObject*>(object);
     return is_value_constant(slice->start) && is_value_constant(slice->stop) && is_value_constant(slice->step);
   }
-  return false;
+  return domain().is_constant(object);
 }
 
 bool constants_equal(PyObject* a, PyObject* b) {

@@ -9,8 +9,8 @@
 
 namespace braze::capture {
 
-// Exact int, float, bool, complex, str, bytes, None, Ellipsis, NotImplemented, range, slice, and tuples (also named
-// tuples and torch.Size), frozensets and sets of these: what can be compared by value.
+// Exact int, float, bool, complex, str, bytes, None, Ellipsis, NotImplemented, range, slice, torch's dtypes, devices and
+// their like, and tuples (also named tuples and torch.Size), frozensets and sets of these: what can be compared by value.
 bool is_value_constant(PyObject* object);
 // Same exact type and same bits. For objects that are no value constants: the same object.
 bool constants_equal(PyObject* a, PyObject* b);

@@ -1,4 +1,5 @@
 // Models of library functions that would otherwise be interpreted at length, or that reflect on the interpreter.
+#include "braze/capture/differentiation.h"
 #include "braze/capture/natives.h"
 
 namespace braze::capture {
@@ -22,6 +23,52 @@ Owned by_types(Executor& x, Value callable, const Arguments& a) {
     }
   }
   return Owned::steal(PyObject_Vectorcall(callable.object, a.objects, static_cast<size_t>(a.n), a.kwnames));
+}
+
+// Objects that keep torch's dispatch modes off as long as they live; none is on in a trace.
+Owned inert(Executor& x, Value type, const Arguments&) {
+  x.prov.use_constant(type);
+  return x.call_function({polyfill("null_context").get(), kNoSource}, ArgumentList().get());
+}
+
+// The process's CPU generator, whose state the graph reads and writes; others are not known to the graph.
+Owned generator_state(Executor& x, const Arguments& a, const char* native) {
+  const Ref torch = Ref::steal(PyImport_GetModule(interned("torch")));
+  const Ref standard = torch ? Ref::steal(PyObject_GetAttr(torch.get(), interned("default_generator"))) : Ref();
+  if (a.objects[0] != standard.get() || registered_native(native) == nullptr) {
+    PyErr_Clear();
+    x.fail("the state of a random generator");
+  }
+  x.prov.use_identity(a[0]);
+  ArgumentList arguments;
+  arguments.add(a, 1);
+  return x.call_tensor(registered_native(native), arguments.get());
+}
+
+Owned get_state(Executor& x, Value, const Arguments& a) { return generator_state(x, a, "get_rng_state"); }
+Owned set_state(Executor& x, Value, const Arguments& a) {
+  return generator_state(x, a, "set_rng_state") ? Owned::borrow(a[0]) : Owned();
+}
+
+// Other devices are seeded when the call's work is done.
+Owned manual_seed(Executor& x, Value, const Arguments& a) {
+  if (a.n != 1 || registered_native("manual_seed") == nullptr) x.fail("a seed");
+  const Owned seed = x.concrete(a[0]);
+  if (!PyLong_CheckExact(seed.ref.get())) x.fail("a seed that is no int");
+  x.prov.use_constant(seed.get());
+  ArgumentList arguments;
+  arguments.add(seed.get());
+  if (!x.call_tensor(registered_native("manual_seed"), arguments.get())) return {};
+  for (const char* device : {"torch.cuda", "torch.xpu"}) {
+    const Ref module = Ref::steal(PyImport_GetModule(interned(device)));
+    const Ref all = module ? Ref::steal(PyObject_GetAttr(module.get(), interned("manual_seed_all"))) : Ref();
+    if (all) x.add_effect(all.get(), arguments.get());
+  }
+  PyErr_Clear();
+  const Ref torch = Ref::steal(PyImport_GetModule(interned("torch")));
+  const Ref generator = Ref::steal(PyObject_GetAttr(torch.get(), interned("default_generator")));
+  x.prov.add_derived(generator.get());
+  return Owned(generator);
 }
 
 // inspect.signature(f): a property of the function, which is guarded by identity.
@@ -110,6 +157,9 @@ const std::vector<ModelRow>& library_models() {
       {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
       {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
       {"torch.autograd.profiler.record_function.__enter__", itself},
+      {"torch._C._DisableTorchDispatch", inert}, {"torch._C._DisableFuncTorch", inert},
+      {"torch.random.manual_seed", manual_seed},
+      {"torch.default_generator.get_state", get_state}, {"torch.default_generator.set_state", set_state},
       {"torch.autograd.profiler.record_function.__exit__", always_none},
       {"_thread.get_ident", thread_identity}, {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
       {"inspect.signature", model_signature}, {"_warnings.warn", later},

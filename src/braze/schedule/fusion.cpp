@@ -42,32 +42,39 @@ class Fusion {
 
   void number_nodes() {
     node_of_.assign(work_.buffers.size(), -1);
-    std::vector<int32_t> node_of_call(work_.loops->calls.size(), -1);
+    node_of_call_.assign(work_.loops->calls.size(), -1);
+    int32_t next_call = 0, rank = 0;
     for (const int32_t id : work_.order) {
       const Buffer& b = work_.buffer(id);
+      rank = work_.at(id).rank;
       if (b.kind == BufferKind::Extern) {
-        int32_t& node = node_of_call[static_cast<size_t>(b.call)];
-        if (node < 0) {
-          node = new_node(id);
-          nodes_.back().call = b.call;
-          for (const View& view : work_.loops->calls[static_cast<size_t>(b.call)].operands) link(view.buffer, node);
-          for (int32_t before : work_.loops->calls[static_cast<size_t>(b.call)].order_after)
-            if (const int32_t from = node_of_call[static_cast<size_t>(before)]; from >= 0) link_nodes(from, node);
-        }
+        for (; next_call <= b.call; ++next_call) add_call(next_call, rank);
+        const int32_t node = node_of_call_[static_cast<size_t>(b.call)];
         node_of_[static_cast<size_t>(id)] = node;
-        at(node).last = work_.at(id).rank;
+        at(node).last = rank;
       } else if (work_.at(id).real) {
-        const int32_t node = new_node(id);
+        const int32_t node = new_node(rank);
         nodes_.back().group = group_of(work_, id);
         node_of_[static_cast<size_t>(id)] = node;
         for (const Read& read : work_.statement(id).reads) link(read.buffer, node);
       }
     }
+    for (; next_call < static_cast<int32_t>(node_of_call_.size()); ++next_call) add_call(next_call, rank);
   }
 
-  int32_t new_node(int32_t buffer) {
+  // Also one without results that somebody reads: it is there for its effect, an assertion or a random state.
+  void add_call(int32_t number, int32_t rank) {
+    const loop::ExternCall& call = work_.loops->calls[static_cast<size_t>(number)];
+    const int32_t node = new_node(rank);
+    nodes_.back().call = number;
+    node_of_call_[static_cast<size_t>(number)] = node;
+    for (const View& view : call.operands) link(view.buffer, node);
+    for (int32_t before : call.order_after) link_nodes(node_of_call_[static_cast<size_t>(before)], node);
+  }
+
+  int32_t new_node(int32_t rank) {
     nodes_.emplace_back();
-    nodes_.back().first = nodes_.back().last = work_.at(buffer).rank;
+    nodes_.back().first = nodes_.back().last = rank;
     parent_.push_back(static_cast<int32_t>(parent_.size()));
     stamp_.push_back(0);
     return static_cast<int32_t>(nodes_.size()) - 1;
@@ -337,6 +344,7 @@ class Fusion {
   Work& work_;
   std::vector<Node> nodes_;
   std::vector<int32_t> node_of_;        // by buffer
+  std::vector<int32_t> node_of_call_;
   std::vector<int32_t> parent_;
   std::vector<uint32_t> stamp_;
   uint32_t now_ = 0;

@@ -10,6 +10,7 @@
 #include "braze/trace/entry.h"
 #include "braze/trace/modes.h"
 #include "braze/trace/natives.h"
+#include "braze/trace/random_state.h"
 #include "braze/trace/recorder.h"
 #include "braze/trace/session.h"
 
@@ -63,6 +64,7 @@ void register_tracer() {
   register_kernels();
   if (!load_natives()) throw std::runtime_error("torch's native functions can't be listed");
   register_autograd_natives();
+  register_random_state();
   capture::register_domain(std::make_unique<Domain>());
 }
 
