@@ -113,6 +113,7 @@ struct OutputAlias {                                                            
   int32_t base_output = -1;     // >= 0: views output number base_output
   bool same_object = false;
   Shape sizes, strides; Expr offset = 0;
+  bool conj = false, neg = false;   // lazily conjugated, negated
 };
 
 struct Graph {

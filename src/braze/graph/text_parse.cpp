@@ -528,6 +528,8 @@ class Parser {
       alias.sizes = shape("]");
       expect("{");
       alias.strides = shape("}");
+      alias.conj = accept_word("conj");
+      alias.neg = accept_word("neg");
       if (accept_word("offset")) alias.offset = expression(",)");
     }
     graph_->aliases.push_back(std::move(alias));

@@ -219,6 +219,8 @@ class Printer {
                                  : "output " + std::to_string(alias.base_output);
         if (!alias.same_object) {
           out_ += " as [" + text_of_shape(alias.sizes) + "]{" + text_of_shape(alias.strides) + "}";
+          if (alias.conj) out_ += " conj";
+          if (alias.neg) out_ += " neg";
           if (alias.offset != Expr(0)) out_ += " offset " + to_string(alias.offset);
         }
         separator = ", ";

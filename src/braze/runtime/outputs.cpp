@@ -55,9 +55,12 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
                                               : outputs[static_cast<size_t>(alias.base_output)];
     const int64_t offset = alias.offset.is_constant() ? alias.offset.constant() : size_value(alias.offset);
     const bool detached = !plan.tracked.empty() && !plan.tracked[output];
-    outputs[output] = (detached ? base.detach() : base).as_strided(values(alias.sizes, size_value),
+    at::Tensor view = (detached ? base.detach() : base).as_strided(values(alias.sizes, size_value),
                                                                    values(alias.strides, size_value),
                                                                    base.storage_offset() + offset);
+    if (alias.conj) view = view._conj();
+    if (alias.neg) view = view._neg_view();
+    outputs[output] = std::move(view);
   }
 }
 

@@ -228,6 +228,8 @@ void Session::add_view_of_input(size_t output, const at::Tensor& tensor, Value* 
   alias.input = input_index(input);
   alias.sizes = exprs(tensor.sym_sizes());
   alias.strides = exprs(tensor.sym_strides());
+  alias.conj = tensor.is_conj();
+  alias.neg = tensor.is_neg();
   alias.offset = to_expr(tensor.sym_storage_offset()) - input->type.offset;
   g.aliases.push_back(std::move(alias));
   g.outputs.push_back(input);
@@ -255,7 +257,8 @@ void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs&
   const auto owner = outputs.owners.find(storage);
   const bool owns = owner != outputs.owners.end() && owner->second == static_cast<int32_t>(output);
   const bool dynamic = !value->type.is_strided;
-  if (owns || (outputs.uses[storage] == 1 && (dynamic || is_dense(value->type, *recorder_.env())))) {
+  const bool lazy = tensor.is_conj() || tensor.is_neg();   // its memory holds other values
+  if (owns || (!lazy && outputs.uses[storage] == 1 && (dynamic || is_dense(value->type, *recorder_.env())))) {
     g.outputs.push_back(returnable(value));
     if (tensor.requires_grad()) outputs.tracked[output] = tensor;
     return;
@@ -300,6 +303,8 @@ void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs&
   alias.base_output = base_output;
   alias.sizes = exprs(tensor.sym_sizes());
   alias.strides = exprs(tensor.sym_strides());
+  alias.conj = tensor.is_conj();
+  alias.neg = tensor.is_neg();
   alias.offset = to_expr(tensor.sym_storage_offset()) - whole->type.offset;
   g.aliases.push_back(std::move(alias));
   g.outputs.push_back(whole);
@@ -330,7 +335,6 @@ void Session::add_output(const at::Tensor& tensor, Outputs& outputs) {
     g.outputs.push_back(g.outputs[static_cast<size_t>(seen->second)]);
     return;
   }
-  if (tensor.is_conj() || tensor.is_neg()) unsupported("a lazily conjugated or negated result");
   if (const auto input = outputs.input_storages.find(storage_of(tensor)); input != outputs.input_storages.end())
     add_view_of_input(output, tensor, input->second, outputs);
   else
