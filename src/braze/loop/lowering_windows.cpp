@@ -182,7 +182,9 @@ bool lower_avg_pool_backward(Lowering& l, const Node& node, ScalarOp) {
                l.less(from - place[dim] * Expr(w->stride[k]), w->kernel[k]);
     }
     const Term each = l.load_masked(grad, place, inside, l.constant(dtype, 0)).cast(inner);
-    buffer.body = (each / l.index(sym::max(count(place), 1)).cast(inner)).scalar();   // no window beyond the last: 0 / 1
+    Expr n = count(place);
+    if (!n.is_constant()) n = sym::max(n, 1);   // beyond the last window: 0 / 1
+    buffer.body = (each / l.index(n).cast(inner)).scalar();
   });
   return true;
 }

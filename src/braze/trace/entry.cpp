@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/_assert_async.h>
+#include <ATen/ops/_efficientzerotensor.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/arange.h>
@@ -16,6 +17,7 @@
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/unsafe_split.h>
 #include <ATen/ops/unsafe_split_with_sizes.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
@@ -216,6 +218,14 @@ at::Tensor one_hot_kernel(DispatchKeySet keys, const at::Tensor& self, int64_t n
   return self.unsqueeze(-1).eq(classes).to(c10::kLong);
 }
 
+// Zeros without memory, which derivative formulas make: kernels read memory.
+at::Tensor zero_tensor_kernel(DispatchKeySet keys, c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype,
+                              std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                              std::optional<bool> pin_memory) {
+  if (current_recorder() != nullptr) return at::zeros_symint(size, dtype, layout, device, pin_memory);
+  return at::_ops::_efficientzerotensor::redispatch(keys & kAfterEntry, size, dtype, layout, device, pin_memory);
+}
+
 // Composites that update statistics which their schemas call read-only. Without autograd keys they would reach
 // functionalization whole; their bodies run above it instead.
 void composite_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
@@ -266,6 +276,7 @@ void register_kernels() {
   static torch::Library entry(torch::Library::IMPL, "aten", kEntryKey, __FILE__, __LINE__);
   register_mutable_kernels(entry);
   entry.impl("native_batch_norm", TORCH_FN(batch_norm_kernel));
+  entry.impl("_efficientzerotensor", TORCH_FN(zero_tensor_kernel));
   entry.impl("one_hot", TORCH_FN(one_hot_kernel));
   entry.impl("unsafe_split.Tensor", TORCH_FN(unsafe_split_kernel));
   entry.impl("unsafe_split_with_sizes", TORCH_FN(unsafe_split_with_sizes_kernel));

@@ -231,6 +231,9 @@ void Session::add_view_of_input(size_t output, const at::Tensor& tensor, Value* 
   alias.conj = tensor.is_conj();
   alias.neg = tensor.is_neg();
   alias.offset = to_expr(tensor.sym_storage_offset()) - input->type.offset;
+  // Tensors made of a storage count from its start, the caller's tensor as a whole from its own first element.
+  if (const auto whole = whole_inputs_.find(input); whole != whole_inputs_.end())
+    alias.offset = alias.offset - stand_ins_[whole->second].real.storage_offset();
   g.aliases.push_back(std::move(alias));
   g.outputs.push_back(input);
 }
