@@ -8,7 +8,6 @@ namespace {
 
 Owned always_true(Executor&, Value, const Arguments&) { return Owned::boolean(true); }
 Owned always_none(Executor&, Value, const Arguments&) { return Owned::none(); }
-Owned itself(Executor&, Value, const Arguments& a) { return Owned::borrow(a[0]); }
 
 // has_torch_function(...): depends on the types of the arguments only.
 Owned by_types(Executor& x, Value callable, const Arguments& a) {
@@ -25,7 +24,8 @@ Owned by_types(Executor& x, Value callable, const Arguments& a) {
   return Owned::steal(PyObject_Vectorcall(callable.object, a.objects, static_cast<size_t>(a.n), a.kwnames));
 }
 
-// Objects that keep torch's dispatch modes off as long as they live; none is on in a trace.
+// Objects that keep torch's dispatch modes off as long as they live, of which none is on in a trace; and ranges in a
+// profile, which would show nothing of compiled code.
 Owned inert(Executor& x, Value type, const Arguments&) {
   x.prov.use_constant(type);
   return x.call_function({polyfill("null_context").get(), kNoSource}, ArgumentList().get());
@@ -156,11 +156,10 @@ const std::vector<ModelRow>& library_models() {
       {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},
       {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
       {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
-      {"torch.autograd.profiler.record_function.__enter__", itself},
       {"torch._C._DisableTorchDispatch", inert}, {"torch._C._DisableFuncTorch", inert},
       {"torch.random.manual_seed", manual_seed},
       {"torch.default_generator.get_state", get_state}, {"torch.default_generator.set_state", set_state},
-      {"torch.autograd.profiler.record_function.__exit__", always_none},
+      {"torch.autograd.profiler.record_function", inert},
       {"_thread.get_ident", thread_identity}, {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
       {"inspect.signature", model_signature}, {"_warnings.warn", later},
       {"dataclasses.fields", is_derived_of_class}, {"dataclasses.is_dataclass", is_derived_of_class},
