@@ -16,7 +16,7 @@ namespace {
 struct Shifted {
   Value* shifted;  // x - max, in the computing type
   Value* exp;
-  Value* sum;
+  Value* sum;      // from 1 to the number of elements: its reciprocal serves a whole row, where a division costs one each
 };
 
 Shifted shift_and_sum(Builder& b, Value* x, int64_t dim) {
@@ -25,6 +25,8 @@ Shifted shift_and_sum(Builder& b, Value* x, int64_t dim) {
   Value* exp = b(OpId::exp, {shifted});
   return {shifted, exp, b.sum(exp, {dim}, true)};
 }
+
+Value* quotient(Builder& b, const Shifted& s) { return b.mul(s.exp, b(OpId::reciprocal, {s.sum})); }
 
 bool applies(const Value* x) { return is_real_float(x) && !is_empty(x); }
 
@@ -35,7 +37,7 @@ Replacement softmax(Builder& b, const Node& node) {
   auto dim = graph::integer(node, "dim");
   if (!applies(x) || !dim) return {};
   Shifted s = shift_and_sum(b, x, graph::wrap_dim(*dim, x->type.dim()));
-  return {b.cast(b.div(s.exp, s.sum), node.result()->type.dtype)};
+  return {b.cast(quotient(b, s), node.result()->type.dtype)};
 }
 
 Replacement log_softmax(Builder& b, const Node& node) {
@@ -55,7 +57,7 @@ Replacement safe_softmax(Builder& b, const Node& node) {
   Value* cast = b.cast(x, dtype);
   int64_t axis = graph::wrap_dim(*dim, x->type.dim());
   Shifted s = shift_and_sum(b, cast, axis);
-  Value* result = b.cast(b.div(s.exp, s.sum), dtype);
+  Value* result = b.cast(quotient(b, s), dtype);
   Value* masked = b(OpId::eq_Scalar, {x, -std::numeric_limits<double>::infinity()});
   Value* masked_rows = b(OpId::all_dim, {masked, graph::int_argument(axis), true});
   return {b(OpId::masked_fill_Scalar, {result, masked_rows, 0.0})};

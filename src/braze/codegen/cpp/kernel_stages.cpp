@@ -80,7 +80,7 @@ KernelEmitter::LoopPlan KernelEmitter::plan_for(const Stage& s) const {
   const bool along_lanes = has_vector(s.loops);
   if (along_lanes) {
     const int w = weight(s);
-    plan.one_body = w > (s.accumulators.empty() ? kLight : kHeavy);
+    plan.one_body = w > (s.accumulators.empty() ? kLight : 2 * kHeavy);
     if (!plan.one_body && !s.accumulators.empty() && !s.scan) plan.unroll = w <= 6 ? 4 : 2;
   }
   if (sums_in_blocks(s, plan)) plan.block = along_lanes ? kVectorsPerBlock * lanes_ : kRowsPerBlock;
