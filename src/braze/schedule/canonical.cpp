@@ -309,6 +309,25 @@ class KernelMaker {
     while (static_cast<double>(grain) < wanted && grain < (1 << 20)) grain *= 2;
     out_.grain = vector ? std::max<int64_t>(grain, 64) : grain;
     out_.parallel = kernel().cost_ns > kWorthThreadsNs && n > 1;
+    stream_stores();
+  }
+
+  // What is far larger than the last cache is written past it: nothing of it would be there when it is read again.
+  void stream_stores() {
+    double bytes = 0;
+    for (int32_t id : out_.params) bytes += work_.at(id).elements * static_cast<double>(size_of(work_.buffer(id).dtype));
+    if (bytes < 2.0 * static_cast<double>(work_.target.l3_bytes)) return;
+    const auto stream = [&](std::vector<Store>& stores) {
+      for (Store& store : stores)
+        if (store.buffer >= 0 && store.combine == Store::Combine::Overwrite) {
+          const bool large = work_.at(out_.params[static_cast<size_t>(store.buffer)]).elements * 8 * static_cast<double>(size_of(store.value->dtype)) > bytes;
+          store.non_temporal = large && !kernel().params[static_cast<size_t>(store.buffer)].read;
+        }
+    };
+    for (Stage& stage : kernel().stages) {
+      stream(stage.stores);
+      stream(stage.inner_stores);
+    }
   }
 
   Work& work_;
