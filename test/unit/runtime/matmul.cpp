@@ -46,7 +46,11 @@ class Numbers {
     const auto at = static_cast<size_t>(i);
     return static_cast<double>(element_ == Element::F32 ? values_[at] : decode(bits_[at]));
   }
-  size_t size() const { return values_.size(); }
+  std::vector<double> all() const {
+    std::vector<double> out;
+    for (size_t i = 0; i < values_.size(); ++i) out.push_back((*this)[static_cast<int64_t>(i)]);
+    return out;
+  }
 
  private:
   uint16_t encode(float x) const {
@@ -78,12 +82,14 @@ double error_of(const Case& c, std::mt19937& rng) {
   const MatmulOperand right = c.b_transposed ? MatmulOperand{b.data(), 1, c.k} : MatmulOperand{b.data(), c.n, 1};
   const MatmulOperand left = c.a_transposed ? MatmulOperand{a.data(), 1, c.m} : MatmulOperand{a.data(), c.k, 1};
   matmul(c.element, c.m, c.n, c.k, left, right, out.data(), c.n, c.bias ? bias.data() : nullptr);
+  const std::vector<double> x = a.all(), y = b.all();
   double worst = 0;
   for (int64_t i = 0; i < c.m; ++i)
     for (int64_t j = 0; j < c.n; ++j) {
       double want = c.bias ? bias[j] : 0.0, scale = 1.0;
       for (int64_t k = 0; k < c.k; ++k) {
-        const double product = a[i * left.row_stride + k * left.column_stride] * b[k * right.row_stride + j * right.column_stride];
+        const double product = x[static_cast<size_t>(i * left.row_stride + k * left.column_stride)] *
+                               y[static_cast<size_t>(k * right.row_stride + j * right.column_stride)];
         want += product;
         scale += std::fabs(product);
       }
@@ -143,6 +149,17 @@ TEST_CASE("every built instruction set that this machine has agrees") {
     isa->single.multiply(m, isa->panel, k, a.data(), k, packed.data(), c.data(), isa->panel, false);
     isa->single.dot(m, isa->panel, k, a.data(), k, b.data(), k, d.data(), isa->panel, false);
     for (size_t i = 0; i < c.size(); ++i) CHECK(std::fabs(c[i] - d[i]) < 1e-4f);
+    const int64_t few = cpu::kMostSummedRows, wide = 2 * isa->panel;   // B [k, columns], a part of them
+    const std::vector<float> rows_of_b = random_floats(static_cast<size_t>(k * wide), rng);
+    std::vector<float> sums(static_cast<size_t>(few * wide));
+    isa->single.sum_rows(few, wide - 5, k, a.data(), k, rows_of_b.data(), wide, sums.data(), wide);
+    for (int64_t i = 0; i < few; ++i)
+      for (int64_t j = 0; j < wide - 5; ++j) {
+        double want = 0;
+        for (int64_t l = 0; l < k; ++l)
+          want += static_cast<double>(a[static_cast<size_t>(i * k + l)]) * static_cast<double>(rows_of_b[static_cast<size_t>(l * wide + j)]);
+        CHECK(std::fabs(want - static_cast<double>(sums[static_cast<size_t>(i * wide + j)])) < 1e-5);
+      }
     // 16-bit elements by the same tiles: of numbers that they hold exactly, the sums are equal in every set.
     for (Element element : {Element::BF16, Element::F16}) {
       const cpu::Products& products = cpu::products(*isa, element);
