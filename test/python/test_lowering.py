@@ -227,6 +227,12 @@ def test_reductions_and_windows(dtype, tmp_path):
         if dtype in (torch.float32, torch.float64):   # ATen keeps weights of 16-bit images in 16 bits
             cases.add(aten.upsample_linear1d, picture[0], [20], False)
             cases.add(aten.upsample_trilinear3d, picture[None], [5, 9, 4], True)
+            sizes = list(picture.shape)
+            for size, align, *scales in (([14, 18], False, None, None), ([5, 11], True, None, None), ([3 * sizes[2], sizes[3]], False, 3.0, 1.0),
+                                         ([1, 1], True, None, None), ([16, 4], False, None, None)):
+                gradient = aten.upsample_bilinear2d(picture, size, align, *scales).flip(-1).contiguous()
+                cases.add(aten.upsample_bilinear2d_backward, gradient, size, sizes, align, *scales)
+            cases.add(aten.upsample_linear1d_backward, aten.upsample_linear1d(picture[0], [20], False), [20], sizes[1:], False)
         if dtype.is_floating_point:
             cases.add(aten.avg_pool3d, picture, [2, 3, 3], [1, 2, 2], [1, 1, 1], True, False)
             cases.add(aten.max_pool3d_with_indices, picture, [2, 3, 3], [1, 2, 2], [1, 1, 1])

@@ -96,6 +96,7 @@ class Lowering {
   Located intermediate_buffer(const Node& node, DType dtype, const Shape& sizes,
                               const std::function<void(Buffer&, const Indices& at)>& fill);
   Term load(const Located& located, const Indices& at, std::vector<Binding> bindings = {});
+  Term load_masked(const Located& located, const Indices& at, Term mask, Term otherwise);
 
   struct ReductionSpec {
     ReduceOp op = ReduceOp::Sum;

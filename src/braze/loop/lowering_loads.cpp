@@ -117,6 +117,10 @@ Term Lowering::load(const Located& located, const Indices& at, std::vector<Bindi
   return finish_load(located, at, std::move(bindings), nullptr, nullptr);
 }
 
+Term Lowering::load_masked(const Located& located, const Indices& at, Term mask, Term otherwise) {
+  return finish_load(located, at, {}, &mask, &otherwise);
+}
+
 Term Lowering::load(const Value* value, const Indices& at, std::vector<Binding> bindings) {
   return finish_load(located(value), at, std::move(bindings), nullptr, nullptr);
 }

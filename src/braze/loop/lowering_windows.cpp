@@ -259,6 +259,28 @@ bool lower_upsample_nearest(Lowering& l, const Node& node, ScalarOp) {
   return true;
 }
 
+namespace {
+
+// The elements between which element i of an enlarged axis lies, and the weight of the second.
+struct Neighbours {
+  Term low, high, weight;
+};
+
+Neighbours neighbours(Lowering& l, const Node& node, size_t axis, size_t n_axes, Expr i, Expr from, Expr to, DType inner) {
+  Term source = l.index(i).cast(inner);
+  if (graph::boolean(node, "align_corners")) {
+    const Term scale = to == Expr(1) ? l.constant(inner, 0) : l.index(from - 1).cast(inner) / l.index(to - 1).cast(inner);
+    source = source * scale;
+  } else {
+    source = maximum(source_scale(l, node, axis, n_axes, from, to, inner) * (source + 0.5) - 0.5, 0.0);
+  }
+  const Term last = l.index(from - 1);
+  const Term low = minimum(source.cast(DType::I64), last);
+  return {low, minimum(low + 1.0, last), minimum(maximum(source - low.cast(inner), 0.0), 1.0)};
+}
+
+}  // namespace
+
 // Linear in one to three axes: along each, two neighbours and their weights.
 bool lower_upsample_linear(Lowering& l, const Node& node, ScalarOp) {
   const Value* self = self_of(node);
@@ -266,7 +288,6 @@ bool lower_upsample_linear(Lowering& l, const Node& node, ScalarOp) {
   const DType dtype = result_dtype(node), inner = compute_type(dtype);
   if (!is_floating(dtype) || from.size() < 3) return false;
   const size_t n_axes = from.size() - 2;
-  const bool align = graph::boolean(node, "align_corners");
   struct Along {
     Expr low, high;
     Term low_weight, high_weight;
@@ -275,21 +296,9 @@ bool lower_upsample_linear(Lowering& l, const Node& node, ScalarOp) {
     const size_t dim = axis + 2;
     const Term one = l.constant(inner, 1);
     if (from[dim] == to[dim]) return {at[dim], at[dim], one, l.constant(inner, 0)};
-    const Term i = l.index(at[dim]).cast(inner);
-    Term source = i;
-    if (align) {
-      const Term scale = to[dim] == Expr(1) ? l.constant(inner, 0)
-                                            : l.index(from[dim] - 1).cast(inner) / l.index(to[dim] - 1).cast(inner);
-      source = i * scale;
-    } else {
-      source = maximum(source_scale(l, node, axis, n_axes, from[dim], to[dim], inner) * (i + 0.5) - 0.5, 0.0);
-    }
-    const Term last = l.index(from[dim] - 1);
-    const Term low = minimum(source.cast(DType::I64), last);
-    const Term high = minimum(low + 1.0, last);
-    const Term weight = minimum(maximum(source - low.cast(inner), 0.0), 1.0);
-    return {l.computed_index(low, from[dim], false, bindings), l.computed_index(high, from[dim], false, bindings),
-            one - weight, weight};
+    const Neighbours n = neighbours(l, node, axis, n_axes, at[dim], from[dim], to[dim], inner);
+    return {l.computed_index(n.low, from[dim], false, bindings), l.computed_index(n.high, from[dim], false, bindings),
+            one - n.weight, n.weight};
   };
   // Between the axes [axis, end), with what stands before and behind them as in `place`.
   using Load = std::function<Term(const Indices& place, const std::vector<Binding>& bindings)>;
@@ -326,6 +335,65 @@ bool lower_upsample_linear(Lowering& l, const Node& node, ScalarOp) {
       return l.load(rows, place, bindings);
     });
   });
+  return true;
+}
+
+// The gradient of that, an axis after the other, whole rows first: each element takes from the enlarged ones that lie
+// within one element of it. They are a window of fixed length; those beyond have no weight.
+bool lower_upsample_linear_backward(Lowering& l, const Node& node, ScalarOp) {
+  const Value* grad = self_of(node);
+  const Shape &small = node.result()->type.sizes, &large = grad->type.sizes;
+  const DType dtype = result_dtype(node);
+  if ((dtype != DType::F32 && dtype != DType::F64) || grad->type.dtype != dtype || small.size() < 3) return false;
+  const size_t n_axes = small.size() - 2;
+  const bool align = graph::boolean(node, "align_corners");
+  constexpr int64_t kMostTaps = 64;
+  struct Step {
+    size_t dim;
+    int64_t from, to, taps;
+  };
+  std::vector<Step> steps;
+  for (size_t axis = 0; axis < n_axes; ++axis) {
+    const size_t dim = axis + 2;
+    const auto from = small[dim].maybe_constant(), to = large[dim].maybe_constant();
+    if (!from || !to || *from < 1 || *to < 1) return false;
+    if (*from == *to) continue;
+    // Another scale than the sizes' moves the windows.
+    if (const auto scale = graph::number(node, scale_name(axis, n_axes)); !align && scale && *scale > 0)
+      if (*scale * static_cast<double>(*from) != static_cast<double>(*to)) return false;
+    const int64_t above = align ? *to - 1 : *to, below = align ? *from - 1 : *from;
+    const int64_t taps = below == 0 ? *to : (2 * above + below - 1) / below + 2;
+    if (taps > kMostTaps) return false;
+    steps.push_back({dim, *from, *to, taps});
+  }
+  if (steps.empty()) return false;
+  Located current = l.located(grad);
+  Shape sizes = large;
+  for (size_t n = 0; n < steps.size(); ++n) {
+    const Step& step = steps[n];
+    sizes[step.dim] = step.from;
+    const auto fill = [&](Buffer& buffer, const Indices& at) {
+      buffer.kind = BufferKind::Reduction;
+      buffer.reduce = ReduceOp::Sum;
+      buffer.accumulate = dtype;
+      buffer.reduce_axes = l.axes({Expr(step.taps)}, "r");
+      const Expr x = at[step.dim], from = step.from, to = step.to;
+      // The last element of the enlarged axis that is not within one element of x.
+      const Expr before = !align           ? floor_div(x * (to * 2) - to - from, from * 2)
+                          : step.from == 1 ? Expr(0)
+                                           : floor_div((x - 1) * (to - 1), from - 1);
+      const Expr place = before + l.indices_of(buffer.reduce_axes)[0];
+      const Neighbours between = neighbours(l, node, step.dim - 2, n_axes, place, from, to, dtype);
+      const Term here = l.index(x), none = l.constant(dtype, 0);
+      const Term weight = where(between.low == here, 1.0 - between.weight, none) + where(between.high == here, between.weight, none);
+      Indices index = at;
+      index[step.dim] = place;
+      const Term inside = l.less_equal(0, place) & l.less(place, to);
+      buffer.body = (l.load_masked(current, index, inside, none) * weight).scalar();
+    };
+    if (n + 1 == steps.size()) l.define(node, fill);
+    else current = l.intermediate_buffer(node, dtype, sizes, fill);
+  }
   return true;
 }
 
