@@ -115,7 +115,10 @@ TEST_CASE("products of every shape class agree with double precision") {
             CHECK(error_of(c, rng) < 1);
           }
   // More rows of B than are packed at once.
-  for (Element element : kElements) CHECK(error_of({element, 101, 70, 3333, false, false, true}, rng) < 1);
+  for (Element element : kElements) {
+    CHECK(error_of({element, 101, 70, 3333, false, false, true}, rng) < 1);
+    CHECK(error_of({element, 700, 9, 3333, false, true, false}, rng) < 1);
+  }
 }
 
 TEST_CASE("a batch of products is each product by itself") {

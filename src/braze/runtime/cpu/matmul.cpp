@@ -19,7 +19,9 @@ constexpr int64_t kColumns = cpu::kFinishColumns;
 constexpr int64_t kBlockRows = 512;
 // All of K is packed at once if it takes no more packed rows than these (384 KB).
 constexpr int64_t kMostPackedRows = 1536;
-// Rows whose sums (24 KB) are finished while they are in L1.
+// Else each block of K adds to the sums of so many rows (128 KB) before the next is packed.
+constexpr int64_t kSplitRows = 512;
+// Rows whose sums (12 KB) are finished while they are in L1.
 constexpr int64_t kSumRows = 48;
 // Multiply-adds below which a second thread costs more than it gives (about 3 us).
 constexpr int64_t kSerialWork = 150'000;
@@ -58,14 +60,15 @@ void finish(const Problem& p, const float* sums, int64_t stride, int64_t first, 
   products.finish(sums, stride, rows, width, bias, at(p.c, first * p.c_stride + column, products.bytes), p.c_stride);
 }
 
+bool packs_whole(const Problem& p) { return p.k <= kMostPackedRows * p.products.per_lane; }
+
 // One block of columns and rows [first, last). Its panels are packed one after the other, so that a row of B, which may
 // be alone on its page, is read whole.
 void column_block(const Problem& p, int64_t number, int64_t first, int64_t last) {
   const Products& products = p.products;
   const int64_t panel = p.isa.panel, block_k = kBlockRows * products.per_lane;
   const int64_t column = number * kColumns, width = std::min(kColumns, p.n - column), rows = last - first;
-  const bool packs_whole = p.k <= kMostPackedRows * products.per_lane;
-  const int64_t packed_k = packs_whole ? p.k : block_k, sum_rows = packs_whole ? std::min(kSumRows, rows) : rows;
+  const int64_t packed_k = packs_whole(p) ? p.k : block_k, sum_rows = packs_whole(p) ? std::min(kSumRows, rows) : rows;
   const auto packed_rows = [&](int64_t k) { return (k + products.per_lane - 1) / products.per_lane; };
   float* packed = pack_scratch.at_least(packed_rows(packed_k) * kColumns);
   float* sums = sum_scratch.at_least(sum_rows * kColumns);
@@ -164,7 +167,8 @@ void run_rows(const Problem& p, int64_t threads) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t % row_parts * rows_each;
       const int64_t last = std::min(p.m, first + rows_each);
-      if (first < last) column_block(p, t / row_parts, first, last);
+      const int64_t step = packs_whole(p) ? rows_each : kSplitRows;
+      for (int64_t row = first; row < last; row += step) column_block(p, t / row_parts, row, std::min(last, row + step));
     }
   };
   if (threads == 1) return task(0, blocks * row_parts);
