@@ -29,7 +29,7 @@ constexpr Products kWidened = {2, 4, 1, 16, 20, &pack<WidenedKind<Format>>, &tak
                                &widen_row<Format>, &narrow_row<Format>};
 }  // namespace
 
-const Isa kAvx2 = {kPanel, kRows,
+const Isa kAvx2 = {kPanel, kRows, kLanes,
                    {4, 4, 1, 16, 14, &pack<SingleKind>, &take_rows<SingleKind>, &multiply<SingleKind>, &dot<SingleKind>, &sum_rows<SingleKind>,
                     &SingleRows::finish, &SingleRows::to_floats, &SingleRows::from_floats},
                    kWidened<Bfloat>, kWidened<Binary16>, &multiply_indirect, &pack_filters, &depthwise_pixel, &transpose,

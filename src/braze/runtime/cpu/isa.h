@@ -45,6 +45,7 @@ struct Products {
 struct Isa {
   int64_t panel;        // columns of a packed panel; divides kFinishColumns
   int64_t tile_rows;
+  int64_t lanes;        // columns of a vector
   Products single, bfloat, half;
   // C[rows, panel] (+)= sum over taps of A_tap[rows, k] * packed[tap][k][panel], rows <= tile_rows, then bias and relu; the
   // rows of A_tap are at pointers[tap * rows + row].

@@ -64,10 +64,10 @@ bool packs_whole(const Problem& p) { return p.k <= kMostPackedRows * p.products.
 
 // One block of columns and rows [first, last). Its panels are packed one after the other, so that a row of B, which may
 // be alone on its page, is read whole.
-void column_block(const Problem& p, int64_t number, int64_t first, int64_t last) {
+void column_block(const Problem& p, int64_t column, int64_t width, int64_t first, int64_t last) {
   const Products& products = p.products;
   const int64_t panel = p.isa.panel, block_k = kBlockRows * products.per_lane;
-  const int64_t column = number * kColumns, width = std::min(kColumns, p.n - column), rows = last - first;
+  const int64_t rows = last - first;
   const int64_t packed_k = packs_whole(p) ? p.k : block_k, sum_rows = packs_whole(p) ? std::min(kSumRows, rows) : rows;
   const auto packed_rows = [&](int64_t k) { return (k + products.per_lane - 1) / products.per_lane; };
   float* packed = pack_scratch.at_least(packed_rows(packed_k) * kColumns);
@@ -100,18 +100,23 @@ constexpr int64_t kDotBlock = 48;
 // Elements of K whose A tile (6 rows) stays in L1.
 constexpr int64_t kDotBlockK = 1024;
 
-void run_dot(const Problem& p, int64_t threads) {
+// Columns [column, column + width) of rows [first, last), width <= kDotBlock.
+void dot_block(const Problem& p, int64_t column, int64_t width, int64_t first, int64_t last) {
   const Products& products = p.products;
+  const int64_t rows = last - first;
+  float* sums = sum_scratch.at_least(rows * kDotBlock);
+  for (int64_t k = 0; k < p.k; k += kDotBlockK)
+    products.dot(rows, width, std::min(kDotBlockK, p.k - k), at(p.a.data, first * p.a.row_stride + k, products.a_bytes),
+                 p.a.row_stride, at(p.b.data, column * p.b.column_stride + k, products.bytes), p.b.column_stride, sums, kDotBlock,
+                 k > 0);
+  finish(p, sums, kDotBlock, first, rows, column, width);
+}
+
+void run_dot(const Problem& p, int64_t threads) {
   const int64_t blocks = (p.n + kDotBlock - 1) / kDotBlock;
   const auto task = [&](int64_t begin, int64_t end) {
-    float* sums = sum_scratch.at_least(p.m * kDotBlock);
-    for (int64_t j = begin * kDotBlock; j < std::min(p.n, end * kDotBlock); j += kDotBlock) {
-      const int64_t width = std::min(kDotBlock, p.n - j);
-      for (int64_t k = 0; k < p.k; k += kDotBlockK)
-        products.dot(p.m, width, std::min(kDotBlockK, p.k - k), at(p.a.data, k, products.a_bytes), p.a.row_stride,
-                     at(p.b.data, j * p.b.column_stride + k, products.bytes), p.b.column_stride, sums, kDotBlock, k > 0);
-      finish(p, sums, kDotBlock, 0, p.m, j, width);
-    }
+    for (int64_t j = begin * kDotBlock; j < std::min(p.n, end * kDotBlock); j += kDotBlock)
+      dot_block(p, j, std::min(kDotBlock, p.n - j), 0, p.m);
   };
   if (threads == 1) return task(0, blocks);
   run_parallel_tasks(blocks, task);
@@ -153,6 +158,12 @@ MatmulForm form_of(const Products& products, int64_t m, int64_t k, const MatmulO
   return b.column_stride == 1 && m <= kMostRowsOfSums ? MatmulForm::Sums : MatmulForm::Packed;
 }
 
+// Columns at the end of a block that are not worth packing: a vector of them would be empty for the most part.
+int64_t few_columns(const Problem& p, int64_t width) {
+  const int64_t rest = width % p.isa.lanes;
+  return p.b.row_stride == 1 && rest <= p.isa.lanes / 2 ? rest : 0;
+}
+
 // A as the tiles read it, with contiguous rows.
 void run_rows(const Problem& p, int64_t threads) {
   if (p.form == MatmulForm::Dot) return run_dot(p, threads);
@@ -167,8 +178,13 @@ void run_rows(const Problem& p, int64_t threads) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t % row_parts * rows_each;
       const int64_t last = std::min(p.m, first + rows_each);
+      const int64_t column = t / row_parts * kColumns, width = std::min(kColumns, p.n - column);
+      const int64_t few = few_columns(p, width);
+      for (int64_t row = first; few > 0 && row < last; row += kSplitRows)
+        dot_block(p, column + width - few, few, row, std::min(last, row + kSplitRows));
       const int64_t step = packs_whole(p) ? rows_each : kSplitRows;
-      for (int64_t row = first; row < last; row += step) column_block(p, t / row_parts, row, std::min(last, row + step));
+      for (int64_t row = first; few < width && row < last; row += step)
+        column_block(p, column, width - few, row, std::min(last, row + step));
     }
   };
   if (threads == 1) return task(0, blocks * row_parts);
