@@ -26,7 +26,6 @@ REFUSED = {
     "input_resized": (lambda x: (x.resize_(2), x + 1)[1], lambda: (R(3),)),
     "input_transposed": (lambda x: (x.t_(), x + 1)[1], lambda: (R(2, 3),)),
     "other_type_view_of_input": (lambda x: x.view(torch.int32), lambda: (R(3),)),
-    "conjugate_returned": (lambda x: x.conj(), lambda: (R(3, dtype=torch.complex64),)),
     "conjugate": (lambda x: torch.view_as_complex(x).conj(), lambda: (R(3, 2),)),
     "device": (lambda x: x + torch.ones(3, device="cuda"), lambda: (R(3),)),
     "sparse": (lambda x: torch.sparse.mm(x, x), lambda: (R(2, 2).relu().to_sparse(),)),
