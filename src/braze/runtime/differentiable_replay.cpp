@@ -4,12 +4,19 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "braze/runtime/operator_call.h"
 #include "braze/runtime/size_slots.h"
 
 namespace braze::runtime {
 namespace {
+
+// Also what draws random numbers, so that those behind it draw theirs.
+bool is_needed(const graph::Node& node, const std::unordered_set<const graph::Value*>& values) {
+  return node.op->has(graph::kRandom) ||
+         std::any_of(node.results.begin(), node.results.end(), [&](const graph::Value* v) { return values.contains(v); });
+}
 
 struct Step {
   OperatorCall call;
@@ -25,7 +32,9 @@ class Replay final : public DifferentiableReplay {
     for (const graph::Value* input : joint_->inputs) number.emplace(input, number.size());
     const SizeSlot slot = [&](graph::Expr e) { return sizes_.slot(e); };
     const ObjectOf object = [&](int32_t i) { return context.objects[static_cast<size_t>(i)]; };
+    const std::unordered_set<const graph::Value*> needed = values_for_gradients(*joint_, n_forward_);
     for (const graph::Node* node : joint_->nodes) {
+      if (!is_needed(*node, needed)) continue;
       Step step{OperatorCall(*node, slot, object), {}, {}, (node->tags & graph::kNoGrad) != 0};
       for (const graph::Argument& argument : node->arguments)
         graph::for_each_value(argument, [&](graph::Value* v) { step.operands.push_back(number.at(v)); });
@@ -68,6 +77,16 @@ class Replay final : public DifferentiableReplay {
 std::unique_ptr<DifferentiableReplay> make_differentiable_replay(std::shared_ptr<const graph::Graph> joint,
                                                                  const GraphContext& context) {
   return std::make_unique<Replay>(std::move(joint), context);
+}
+
+std::unordered_set<const graph::Value*> values_for_gradients(const graph::Graph& joint, size_t n_forward) {
+  std::unordered_set<const graph::Value*> needed(joint.outputs.begin() + static_cast<int64_t>(n_forward), joint.outputs.end());
+  for (auto it = joint.nodes.rbegin(); it != joint.nodes.rend(); ++it) {
+    if (!is_needed(**it, needed)) continue;
+    for (const graph::Argument& argument : (*it)->arguments)
+      graph::for_each_value(argument, [&](graph::Value* v) { needed.insert(v); });
+  }
+  return needed;
 }
 
 bool draws_random_numbers(const graph::Graph& graph) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "braze/graph/graph.h"
@@ -22,6 +23,9 @@ class DifferentiableReplay {
 
 std::unique_ptr<DifferentiableReplay> make_differentiable_replay(std::shared_ptr<const graph::Graph> joint,
                                                                  const GraphContext& context);
+
+// What a replay computes or reads: everything that the gradients, the outputs from number n_forward on, depend on.
+std::unordered_set<const graph::Value*> values_for_gradients(const graph::Graph& joint, size_t n_forward);
 
 // Whether a node draws random numbers.
 bool draws_random_numbers(const graph::Graph& graph);

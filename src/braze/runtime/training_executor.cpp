@@ -314,13 +314,7 @@ class TrainingExecutor final : public Executable {
 
 // Whether each graph input has a part in the gradients.
 std::vector<bool> primals_of(const graph::Graph& joint, size_t n_forward) {
-  std::unordered_set<const graph::Value*> needed(joint.outputs.begin() + static_cast<int64_t>(n_forward), joint.outputs.end());
-  for (auto it = joint.nodes.rbegin(); it != joint.nodes.rend(); ++it) {
-    const std::vector<graph::Value*>& results = (*it)->results;
-    if (std::none_of(results.begin(), results.end(), [&](const graph::Value* v) { return needed.contains(v); })) continue;
-    for (const graph::Argument& argument : (*it)->arguments)
-      graph::for_each_value(argument, [&](graph::Value* v) { needed.insert(v); });
-  }
+  const std::unordered_set<const graph::Value*> needed = values_for_gradients(joint, n_forward);
   std::vector<bool> out;
   for (const graph::Value* input : joint.inputs) out.push_back(needed.contains(input));
   return out;
