@@ -52,7 +52,24 @@ def check(seed):
     assert torch.autograd.gradgradcheck(compiled, inputs)
 
 
-@pytest.mark.parametrize("seed", range(8))
+FORMS = {
+    "mish": F.mish,
+    "logit": lambda x: torch.logit(x.sigmoid() * 0.8 + 0.1),
+    "logit with eps": lambda x: torch.logit(x.sigmoid(), 0.2),
+    "group norm": lambda x: F.group_norm(x.view(2, 6, 1), 3, x.flatten()[:6], x.flatten()[6:]),
+    "group norm without weights": lambda x: F.group_norm(x.view(2, 6, 1), 2),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_second_derivatives_that_libtorch_writes_otherwise(name):
+    braze.reset()
+    torch.manual_seed(0)
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(braze.compile(FORMS[name], fullgraph=True), (x,))
+
+
+@pytest.mark.parametrize("seed", [*range(8), 98])
 def test_derivatives(seed):
     check(seed)
 

@@ -178,6 +178,9 @@ Result<Machine> make_machine_code(const graph::Graph& graph, const schedule::Sch
     return Unsupported{failure.what(), ""};
   }
   clock.done("schedule");
+  if (const std::string problems = schedule::verify(program); !problems.empty())
+    throw InternalError("the schedule of a graph is wrong: " + problems);
+  clock.done("verify");
   if (log_enabled(Topic::kSchedule)) log_text(Topic::kSchedule, "program", program.decisions + schedule::print(program));
   report.kernels = static_cast<int64_t>(program.kernels.size());
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "braze/runtime/differentiable_forms.h"
 #include "braze/runtime/operator_call.h"
 #include "braze/runtime/size_slots.h"
 
@@ -22,6 +23,8 @@ struct Step {
   OperatorCall call;
   std::vector<size_t> operands, results;   // value numbers
   bool no_grad;
+  const graph::Node* node = nullptr;
+  DifferentiableForm form = nullptr;       // run instead of the call
 };
 
 class Replay final : public DifferentiableReplay {
@@ -35,7 +38,8 @@ class Replay final : public DifferentiableReplay {
     const std::unordered_set<const graph::Value*> needed = values_for_gradients(*joint_, n_forward_);
     for (const graph::Node* node : joint_->nodes) {
       if (!is_needed(*node, needed)) continue;
-      Step step{OperatorCall(*node, slot, object), {}, {}, (node->tags & graph::kNoGrad) != 0};
+      Step step{OperatorCall(*node, slot, object), {}, {}, (node->tags & graph::kNoGrad) != 0, node,
+                differentiable_form(*node->op)};
       for (const graph::Argument& argument : node->arguments)
         graph::for_each_value(argument, [&](graph::Value* v) { step.operands.push_back(number.at(v)); });
       for (const graph::Value* result : node->results) step.results.push_back(number.emplace(result, number.size()).first->second);
@@ -56,7 +60,8 @@ class Replay final : public DifferentiableReplay {
       results.clear();
       for (size_t v : step.operands) operands.push_back(values[v]);
       const c10::AutoGradMode mode(!step.no_grad);
-      step.call.run(operands, sizes.data(), results);
+      if (step.form != nullptr) results = step.form(*step.node, operands);
+      else step.call.run(operands, sizes.data(), results);
       for (size_t i = 0; i < step.results.size(); ++i) values[step.results[i]] = std::move(results[i]);
     }
     std::vector<at::Tensor> out;

@@ -52,6 +52,7 @@ class Fusion {
         const int32_t node = node_of_call_[static_cast<size_t>(b.call)];
         node_of_[static_cast<size_t>(id)] = node;
         at(node).last = rank;
+        widen(at(node));
       } else if (work_.at(id).real) {
         const int32_t node = new_node(rank);
         nodes_.back().group = group_of(work_, id);
@@ -60,6 +61,14 @@ class Fusion {
       }
     }
     for (; next_call < static_cast<int32_t>(node_of_call_.size()); ++next_call) add_call(next_call, rank);
+  }
+
+  // The greatest rank inside a node that begins at this rank or before. A path may enter a node at its greatest rank and
+  // leave it at its least.
+  int32_t reach(int32_t rank) const { return reach_[static_cast<size_t>(rank)]; }
+  void widen(const Node& node) {
+    for (auto r = static_cast<int32_t>(reach_.size()); r <= node.last; ++r) reach_.push_back(std::max(r, reach_.empty() ? 0 : reach_.back()));
+    for (auto r = static_cast<size_t>(node.first); r < reach_.size() && reach_[r] < node.last; ++r) reach_[r] = node.last;
   }
 
   // Also one without results that somebody reads: it is there for its effect, an assertion or a random state.
@@ -75,6 +84,7 @@ class Fusion {
   int32_t new_node(int32_t rank) {
     nodes_.emplace_back();
     nodes_.back().first = nodes_.back().last = rank;
+    widen(nodes_.back());
     parent_.push_back(static_cast<int32_t>(parent_.size()));
     stamp_.push_back(0);
     return static_cast<int32_t>(nodes_.size()) - 1;
@@ -98,7 +108,8 @@ class Fusion {
   // True if a path leads from a to b through a third node; then a and b can't be one kernel.
   bool is_linked_around(int32_t a, int32_t b) {
     ++now_;
-    const int32_t limit = at(b).last;
+    int32_t limit = at(b).last;
+    while (reach(limit) > limit) limit = reach(limit);
     std::vector<int32_t> pending;
     for (int32_t user : at(a).users)
       if (user = find(user); user != b && user != a) pending.push_back(user);
@@ -208,6 +219,7 @@ class Fusion {
     to.reads.insert(to.reads.end(), from.reads.begin(), from.reads.end());
     to.first = std::min(to.first, from.first);
     to.last = std::max(to.last, from.last);
+    widen(to);
   }
 
   std::string names(const Group& group) const {
@@ -345,6 +357,7 @@ class Fusion {
   std::vector<Node> nodes_;
   std::vector<int32_t> node_of_;        // by buffer
   std::vector<int32_t> node_of_call_;
+  std::vector<int32_t> reach_;          // by rank
   std::vector<int32_t> parent_;
   std::vector<uint32_t> stamp_;
   uint32_t now_ = 0;
