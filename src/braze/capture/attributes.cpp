@@ -137,7 +137,7 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
     const Owned function = part("__func__");
     if (!function) return {};
     const Value self{reinterpret_cast<PyObject*>(type), kNoSource};
-    if (Py_TYPE(function.ref.get())->tp_descr_get == nullptr) return bound(function.get(), self);
+    if (!kClassMethodsChain || Py_TYPE(function.ref.get())->tp_descr_get == nullptr) return bound(function.get(), self);
     return bind(function.get(), self, Py_TYPE(type), name);
   }
   if (object.object == nullptr) {   // read on the class
@@ -550,6 +550,9 @@ bool Executor::require_fresh(Value v, const char* action) {
 
 bool Executor::generic_set_attribute(Value object, PyObject* name, Value value) {
   PyTypeObject* type = Py_TYPE(object.object);
+  // What is printed goes to sys.stdout as it is then; effects and changed attributes come in no common order.
+  static PyObject* const sys = PyImport_AddModule("sys");
+  if (object.object == sys) fail("setting an attribute of sys");
   if (prov.category(object.object) == Category::Tensor) {
     if (name != interned("grad") || !has_callers_gradient(*this, object)) fail("setting an attribute of a tensor");
     prov.use_type(object);

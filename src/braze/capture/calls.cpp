@@ -400,6 +400,8 @@ Owned Executor::call(Value callable, const Arguments& a) {
     if (method.self) list.add(method.self.get());
     list.add(a);
     list.set_keyword_names(a.kwnames);
+    const RecursionScope recursion;   // the __call__ of an object may be such an object, too
+    if (!recursion) return {};
     after_ = after;
     return call(method.function.get(), list.get());
   }
@@ -517,6 +519,9 @@ Owned Executor::call_pure(PyObject* callable, const Arguments& a) {
         Ref::steal(PyObject_Vectorcall(callable, contents.get().objects, static_cast<size_t>(a.n_positional()), a.kwnames)));
   }
   Owned result = call_natively(callable, contents.get());
+  if (result && PyUnicode_Check(result.ref.get())) {
+    for (int64_t i = 0; i < a.n; i++) reject_shown_address(a[i]);
+  }
   return fresh_native(result.ref);
 }
 

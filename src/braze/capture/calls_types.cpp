@@ -107,8 +107,16 @@ Owned Executor::instantiate(Value type, const Arguments& a) {
                                                             prov.class_attribute(t, interned("__new__"), make).src, 0,
                                                             interned("__func__"))},
                 list.get());
-  } else {
+  } else if (make == nullptr || PyCFunction_Check(make)) {
     made = new_object(*this, type, a);
+  } else {   // a plain function set later, or another descriptor
+    const Owned function = get_attribute(type, interned("__new__"));
+    if (!function) return {};
+    ArgumentList list;
+    list.add(type);
+    list.add(a);
+    list.set_keyword_names(a.kwnames);
+    made = call(function.get(), list.get());
   }
   if (!made || !PyObject_TypeCheck(made.ref.get(), t)) return made;
   PyTypeObject* actual = Py_TYPE(made.ref.get());

@@ -171,6 +171,8 @@ class Executor final : public FrameRunner {
   int64_t length(Value v);               // -1: error
   Owned format(Value v, PyObject* spec);
   Owned to_string(Value v, bool repr);
+  // Aborts if the text of the value, of its own or of what it holds, has an address in it.
+  void reject_shown_address(Value v);
 
   // --- iteration (iteration.cpp)
   Owned iterate(Value v);
@@ -191,7 +193,7 @@ class Executor final : public FrameRunner {
   }
 
   // --- symbolic numbers (symbolic.cpp)
-  bool has_symbolic(PyObject* object);   // itself, or in a tuple
+  bool has_symbolic(PyObject* object, int depth = 0);   // itself, or in a tuple
   // Symbolic numbers replaced by what they are now; the tensor domain guards that they stay so.
   Owned concrete(Value v);
 

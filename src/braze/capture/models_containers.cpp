@@ -278,6 +278,8 @@ Owned list_copy(Executor& x, Value, const Arguments& a) {
 
 Owned list_init(Executor& x, Value, const Arguments& a) {
   if (a.n > 2) x.fail("list.__init__ with several arguments");
+  static PyObject* const clear = _PyType_Lookup(&PyList_Type, interned("clear"));
+  if (x.length(a[0]) > 0 && !x.mutate(clear, {a.objects, a.srcs, 1, nullptr})) return {};
   return a.n == 2 ? list_extend(x, {}, a) : Owned::none();
 }
 

@@ -183,6 +183,7 @@ Owned Executor::binary(uint32_t op, Value a, Value b) {
   if (is_plain(*this, a) && is_plain(*this, b)) {
     prov.use_deep(a);
     prov.use_deep(b);
+    if (PyUnicode_Check(a.object)) reject_shown_address(b);   // "%s" % b
     if (in_place && prov.category(a.object) == Category::Identity) {   // s |= t and the like
       static PyObject* const kNames[] = {nullptr, interned("__iand__"), nullptr, nullptr, nullptr, nullptr, nullptr,
                                          interned("__ior__"), nullptr, nullptr, interned("__isub__"), nullptr,
@@ -526,18 +527,16 @@ int Executor::contains(Value container, Value item) {
     require_native_hash(*this, item);
     return PySequence_Contains(container.object, item.object);
   }
-  for (int found = 0;;) {   // lists, tuples, anything iterable: x is e or x == e
-    const bool ok = for_each(container, [&](Value e) {
-      if (found != 0) return true;
-      if (is_same(item, e) == 1) return found = 1, true;
-      const Owned equal = compare(Py_EQ, item, e);
-      if (!equal) return false;
-      const int t = truth(equal.get());
-      if (t < 0) return false;
-      found = t;
-      return true;
-    });
-    return ok ? found : -1;
+  // Lists, tuples, anything iterable: e is x or e == x.
+  const Owned iterator = iterate(container);
+  if (!iterator) return -1;
+  for (;;) {
+    const Owned e = next(iterator.get());
+    if (!e) return PyErr_Occurred() ? -1 : 0;
+    if (is_same(item, e.get()) == 1) return 1;
+    const Owned equal = compare(Py_EQ, e.get(), item);
+    const int t = equal ? truth(equal.get()) : -1;
+    if (t != 0) return t;
   }
 }
 

@@ -347,6 +347,13 @@ void Provenance::use_distinct_from_others(Value v) {
 }
 
 void Provenance::use_deep(Value v) {
+  struct Depth {
+    int& depth;
+    explicit Depth(int& d) : depth(d) { depth++; }
+    ~Depth() { depth--; }
+  } const depth(depth_);
+  constexpr int kDeepest = 200;
+  if (depth_ > kDeepest) unsupported("a deeply nested value inside the arguments of a native function");
   reject_address(v.object);
   switch (category(v.object)) {
     case Category::Constant:

@@ -156,6 +156,7 @@ class Provenance {
   PointerMap<Src> constants_;
   PointerMap<uint64_t> derived_;     // birth, as in Fresh
   PointerMap<bool> addresses_;
+  int depth_ = 0;                    // of the value that use_deep is at, in others
   PointerMap<uint32_t> fresh_;       // index in fresh_records_
   std::vector<Fresh> fresh_records_;
   std::vector<PyObject*> objects_;   // by source; borrowed: existing objects are kept by what holds them

@@ -115,9 +115,9 @@ int append_all(PyObject* list, std::span<PyObject* const> values) {
 
 // `target`: the object that a fill writes to; `values`: the operands (nullptr for operand -1).
 PyObject* run_insn(const RecipeInsn& insn, PyObject* target, std::span<PyObject* const> values,
-                   PyObject* const* fetched, PyObject* const* outputs) {
+                   PyObject* const* outputs) {
   switch (insn.op) {
-    case RecipeOp::Fetched: return new_reference(fetched[insn.a]);
+    case RecipeOp::Fetched: break;   // before all others
     case RecipeOp::Output: return new_reference(outputs[insn.a]);
     case RecipeOp::Constant: return new_reference(insn.object.get());
     case RecipeOp::NewList: return new_list(values);
@@ -200,16 +200,21 @@ PyObject* Recipe::run(PyObject* const* fetched, PyObject* const* outputs, PyObje
     values = slots + code_.size();
   }
 
+  // What guards fetched is borrowed, and a side effect may drop it.
+  for (size_t i = 0; i < code_.size(); i++) {
+    slots[i] = code_[i].op == RecipeOp::Fetched ? new_reference(fetched[code_[i].a]) : nullptr;
+  }
   size_t done = 0;
   for (; done < code_.size(); done++) {
     const RecipeInsn& insn = code_[done];
+    if (insn.op == RecipeOp::Fetched) continue;
     const auto count = static_cast<size_t>(insn.count);
     for (size_t k = 0; k < count; k++) {
       const int32_t operand = operands_[static_cast<size_t>(insn.first) + k];
       values[k] = operand < 0 ? nullptr : slots[operand];
     }
     PyObject* target = fills(insn.op) ? slots[insn.a] : nullptr;
-    slots[done] = run_insn(insn, target, {values, count}, fetched, outputs);
+    slots[done] = run_insn(insn, target, {values, count}, outputs);
     if (slots[done] == nullptr) break;
   }
 
@@ -220,7 +225,7 @@ PyObject* Recipe::run(PyObject* const* fetched, PyObject* const* outputs, PyObje
       roots[i] = roots_[i] < 0 ? nullptr : new_reference(slots[roots_[i]]);
     }
   }
-  for (size_t i = 0; i < done; i++) Ref::steal(slots[i]);
+  for (size_t i = 0; i < code_.size(); i++) Ref::steal(slots[i]);
   return result;
 }
 

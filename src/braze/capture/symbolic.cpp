@@ -3,11 +3,13 @@
 
 namespace braze::capture {
 
-bool Executor::has_symbolic(PyObject* object) {
+bool Executor::has_symbolic(PyObject* object, int depth) {
   if (prov.category(object) == Category::Symbolic) return true;
   if (!PyTuple_Check(object)) return false;
+  constexpr int kDeepest = 200;
+  if (depth > kDeepest) fail("a deeply nested tuple");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); i++) {
-    if (has_symbolic(PyTuple_GET_ITEM(object, i))) return true;
+    if (has_symbolic(PyTuple_GET_ITEM(object, i), depth + 1)) return true;
   }
   return false;
 }

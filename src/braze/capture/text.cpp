@@ -2,8 +2,44 @@
 #include "braze/capture/executor.h"
 #include "braze/capture/natives.h"
 #include "braze/capture/operators.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
+
+namespace {
+
+// Walks what a value holds.
+struct AddressSearch {
+  Provenance& prov;
+  PointerMap<bool> seen;
+  bool found = false;
+
+  void visit(PyObject* o) {
+    if (found || seen.find(o) != nullptr) return;
+    seen[o] = true;
+    switch (prov.category(o)) {
+      case Category::Constant: case Category::Symbolic: case Category::Tensor: case Category::Unset: return;
+      case Category::Referent: found = PyFunction_Check(o) && prov.is_fresh(o); return;
+      case Category::Identity: case Category::Tuple: case Category::Method: break;
+    }
+    PyTypeObject* const type = Py_TYPE(o);
+    if (PyExceptionInstance_Check(o)) return visit(reinterpret_cast<PyBaseExceptionObject*>(o)->args);
+    found = type->tp_repr == PyBaseObject_Type.tp_repr || PyGen_Check(o) || PyCell_Check(o);
+    if (found || type->tp_traverse == nullptr || is_python_class(type)) return;
+    type->tp_traverse(o, [](PyObject* held, void* search) {
+      static_cast<AddressSearch*>(search)->visit(held);
+      return 0;
+    }, this);
+  }
+};
+
+}  // namespace
+
+void Executor::reject_shown_address(Value v) {
+  AddressSearch search{prov, {}};
+  search.visit(seen(v).object);
+  if (search.found) fail("the text of an object that shows its address");
+}
 
 Owned Executor::to_string(Value v, bool repr) {
   prov.reject_address(v.object);
@@ -17,10 +53,7 @@ Owned Executor::to_string(Value v, bool repr) {
   if (!repr && type->tp_str == PyBaseObject_Type.tp_str && is_python_method(type, interned("__repr__"), method)) {
     return to_string(v, true);
   }
-  if (prov.category(v.object) == Category::Identity &&
-      (type->tp_repr == PyBaseObject_Type.tp_repr)) {
-    fail("the text of an object that shows its address");
-  }
+  reject_shown_address(v);
   prov.use_deep(v);
   const uint64_t before = frames_run_natively();
   Owned text = Owned::steal(repr ? PyObject_Repr(v.object) : PyObject_Str(v.object));
@@ -46,6 +79,7 @@ Owned Executor::format(Value v, PyObject* spec) {
   const bool object_format = _PyType_Lookup(type, interned("__format__")) ==
                              _PyType_Lookup(&PyBaseObject_Type, interned("__format__"));
   if (object_format && empty) return to_string(v, false);
+  reject_shown_address(v);
   prov.use_deep(v);
   return Owned::steal(PyObject_Format(v.object, spec));
 }

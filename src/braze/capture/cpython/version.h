@@ -30,6 +30,9 @@ inline Callee callee_of(PyObject* const* entries) {
   return {entries[0] == nullptr ? 1 : 0, entries[0] != nullptr};
 }
 
+// A classmethod of a descriptor gives what the descriptor gives for the class.
+inline constexpr bool kClassMethodsChain = PY_VERSION_HEX < 0x030d0000;
+
 // A frame that runs keeps the position of the present instruction; one that stands, of the next instruction (since
 // 3.13) or of the unit before it.
 inline constexpr int kPositionLag = PY_VERSION_HEX >= 0x030d0000 ? 0 : 1;
