@@ -138,7 +138,7 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
     if (!function) return {};
     const Value self{reinterpret_cast<PyObject*>(type), kNoSource};
     if (!kClassMethodsChain || Py_TYPE(function.ref.get())->tp_descr_get == nullptr) return bound(function.get(), self);
-    return bind(function.get(), self, Py_TYPE(type), name);
+    return bind(function.get(), self, PyFunction_Check(function.ref.get()) ? Py_TYPE(type) : type, name);
   }
   if (object.object == nullptr) {   // read on the class
     if (kind == &PyProperty_Type || kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type ||

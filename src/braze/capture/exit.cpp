@@ -252,7 +252,10 @@ int32_t ExitBuilder::fresh_iterator(Value v) {
       return advance_to(add(RecipeOp::Call, 0, call), state.position);
     }
     constexpr int64_t kMost = 100;
-    if (!PyDict_CheckExact(container) || state.position > kMost) give_up();
+    if (!PyDict_CheckExact(container) || state.position > kMost || x_.has_changed(container)) give_up();
+    // One that has noticed a change of its dict would lose that.
+    const Py_ssize_t left = PyObject_LengthHint(v.object, -1);
+    if (left != PyDict_GET_SIZE(container) - state.position) PyErr_Clear(), give_up();
     const int32_t dict = slot(state.container);
     const auto view = [&](const char* name) {
       const int32_t owner[] = {dict};

@@ -119,6 +119,9 @@ Owned Executor::next(Value iterator) {
   Fresh* record = prov.find_fresh(it);
   if (record != nullptr && record->iteration) {
     Iteration& state = *record->iteration;
+    if (state.container.src != kNoSource && has_changed(state.container.object)) {
+      fail("an existing container that is changed while it is iterated");
+    }
     const Ref item = Ref::steal(type->tp_iternext(it));
     if (!item) {
       state.exhausted = true;
@@ -126,9 +129,6 @@ Owned Executor::next(Value iterator) {
       return {};
     }
     const int64_t at = state.position++;
-    if (state.container.src != kNoSource && has_changed(state.container.object)) {
-      fail("an existing container that is changed while it is iterated");
-    }
     switch (state.kind) {
       case Iteration::Kind::Sequence: return Owned::borrow(prov.item_of(state.container, item.get(), at));
       case Iteration::Kind::Keys: return Owned(item);

@@ -227,11 +227,23 @@ bool Opcodes::match_kind(Executor& x, Frame& f, unsigned long flag) {
   return true;
 }
 
+namespace {
+
+// CPython words the errors of patterns that can't be.
+bool has_duplicates(PyObject* tuple) {
+  const Ref set = Ref::steal(PySet_New(tuple));
+  if (!set) PyErr_Clear();
+  return !set || PySet_GET_SIZE(set.get()) != PyTuple_GET_SIZE(tuple);
+}
+
+}  // namespace
+
 // Stack: subject, keys; pushes the values or None.
 bool Opcodes::match_keys(Executor& x, Frame& f) {
   const Value subject = f.top(2), keys = f.top();
   if (!PyDict_Check(subject.object)) x.fail("matching keys of a mapping that is no dict");
   std::vector<Value> values;
+  if (has_duplicates(keys.object)) x.fail("a mapping pattern with a key twice");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys.object); i++) {
     const Value v = x.dict_get(subject, {PyTuple_GET_ITEM(keys.object, i), kNoSource});
     if (v.object == nullptr) {
@@ -266,7 +278,11 @@ bool Opcodes::match_class(Executor& x, Frame& f, uint32_t n) {
     if (self && n == 1) {
       parts.push_back(Owned::borrow(subject));
     } else if (args && PyTuple_CheckExact(args.ref.get()) && PyTuple_GET_SIZE(args.ref.get()) >= static_cast<Py_ssize_t>(n)) {
+      const Ref positional = Ref::steal(PyTuple_GetSlice(args.ref.get(), 0, static_cast<Py_ssize_t>(n)));
+      const Ref all = positional ? Ref::steal(PySequence_Concat(positional.get(), names.object)) : Ref();
+      if (!all || has_duplicates(all.get())) x.fail("a class pattern with an attribute twice");
       for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(n); i++) {
+        if (!PyUnicode_CheckExact(PyTuple_GET_ITEM(args.ref.get(), i))) x.fail("a class whose __match_args__ are not strings");
         Owned part = x.find_attribute(subject, PyTuple_GET_ITEM(args.ref.get(), i));
         if (!part) return PyErr_Occurred() ? false : replace(f, 3, Owned::none());
         parts.push_back(std::move(part));

@@ -380,7 +380,9 @@ int64_t Executor::length(Value v) {
 namespace {
 
 // Equality of builtin containers that hold tensors or instances would call into them.
-bool compares_natively(Executor& x, Value v) {
+bool compares_natively(Executor& x, Value v, int depth = 0) {
+  constexpr int kDeepest = 200;
+  if (depth > kDeepest) x.fail("a comparison of deeply nested values");
   switch (x.prov.category(v.object)) {
     case Category::Constant: return true;
     case Category::Referent: return !PyType_Check(v.object) || Py_TYPE(v.object)->tp_richcompare == PyType_Type.tp_richcompare;
@@ -389,14 +391,14 @@ bool compares_natively(Executor& x, Value v) {
     case Category::Tuple:
       if (PyTuple_Check(v.object)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v.object); i++) {
-          if (!compares_natively(x, {PyTuple_GET_ITEM(v.object, i), kNoSource})) return false;
+          if (!compares_natively(x, {PyTuple_GET_ITEM(v.object, i), kNoSource}, depth + 1)) return false;
         }
       }
       return true;
     case Category::Identity:
       if (PyList_CheckExact(v.object)) {
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(v.object); i++) {
-          if (!compares_natively(x, {PyList_GET_ITEM(v.object, i), kNoSource})) return false;
+          if (!compares_natively(x, {PyList_GET_ITEM(v.object, i), kNoSource}, depth + 1)) return false;
         }
         return true;
       }
@@ -404,7 +406,7 @@ bool compares_natively(Executor& x, Value v) {
         PyObject *key = nullptr, *value = nullptr;
         Py_ssize_t position = 0;
         while (PyDict_Next(v.object, &position, &key, &value)) {
-          if (!compares_natively(x, {value, kNoSource})) return false;
+          if (!compares_natively(x, {value, kNoSource}, depth + 1)) return false;
         }
         return true;
       }
