@@ -18,6 +18,7 @@
 #include "braze/trace/custom_function.h"
 #include "braze/trace/operators.h"
 #include "braze/trace/sym_node.h"
+#include "braze/trace/torch_compat.h"
 #include "braze/trace/traced_impl.h"
 
 namespace braze::trace {
@@ -83,7 +84,7 @@ class Recorder {
   // Custom autograd functions whose backward capture interprets.
   struct Custom {
     std::vector<capture::Backward> backwards;
-    std::vector<c10::intrusive_ptr<InterpretedFunction>> nodes;
+    std::vector<AutogradNode<InterpretedFunction>> nodes;
   };
   Custom custom;
 

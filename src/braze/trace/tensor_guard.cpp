@@ -1,5 +1,6 @@
 #include "braze/trace/tensor_guard.h"
 
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 

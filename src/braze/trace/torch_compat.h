@@ -77,4 +77,9 @@ auto make_autograd_node(Args&&... args) {
   }
 }
 
+template <class T>
+using AutogradNode = std::conditional_t<
+    std::is_same_v<decltype(torch::autograd::Edge::function), std::shared_ptr<torch::autograd::Node>>, std::shared_ptr<T>,
+    c10::intrusive_ptr<T>>;
+
 }  // namespace braze::trace
