@@ -10,6 +10,8 @@ function(braze_extension name)
   Python_add_library(${name} MODULE WITH_SOABI ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE braze_warnings ${arg_LINK})
+  # Before torch's libraries: libtorch 2.11 exports parts of an older std::filesystem, which don't work here.
+  target_link_options(${name} PRIVATE LINKER:--push-state,--no-as-needed,-lstdc++,--pop-state)
   set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${arg_OUTPUT})
 endfunction()
 
