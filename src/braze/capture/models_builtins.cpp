@@ -240,6 +240,12 @@ Owned model_dir(Executor& x, Value, const Arguments&) { x.fail("dir()"); }
 // The running frame's variables: CPython makes the dict from the real frame.
 Owned model_locals(Executor& x, Value callable, const Arguments& a) {
   if (a.n != 0) x.fail("locals() with arguments");
+  for (int i = 0; i < x.frame()->code->n_slots; i++) {
+    PyObject* const cell = x.frame()->slots[i];
+    if (cell != nullptr && x.prov.has_shadows() && x.prov.find_shadow(cell) != nullptr) {
+      x.fail("locals() after a captured variable was assigned");
+    }
+  }
   const Ref dict = Ref::steal(PyObject_CallNoArgs(callable.object));
   if (!dict) return {};
   const Ref copy = Ref::steal(PyDict_Copy(dict.get()));
