@@ -20,17 +20,19 @@ thread_local Raised to_raise;
 PyObject* unwind(NativeFrame* native, const Code& code, uint32_t pc) {
   const FrameView v = view(native);
   stand_inside(v, code, pc);
-  {
-    const FrameLink link(native);
-    add_traceback();
-  }
   const Handler* const handler = code.handler_of(pc);
+  Ref exception;
+  {
+    const FrameLink link(native);   // also for the code that makes the exception object
+    add_traceback();
+    if (handler != nullptr) exception = take_exception();
+  }
   if (handler == nullptr) return leave_frame(native, nullptr);
   const int depth = code.n_slots + static_cast<int>(handler->depth);
   while (*v.n_slots_used > depth) Ref::steal(v.slots[--*v.n_slots_used]);
   const auto push = [&](PyObject* object) { v.slots[(*v.n_slots_used)++] = object; };
   if (handler->push_last_instruction) push(PyLong_FromLongLong(v.running()));
-  push(take_exception().release());
+  push(exception.release());
   stand_before(v, code, handler->target);
   return hand_over(native);
 }
