@@ -11,6 +11,7 @@ namespace braze::schedule {
 namespace {
 
 constexpr size_t kMostMembers = 40;
+constexpr size_t kMostNodes = 800;        // of all bodies; compile time grows faster than the kernel
 constexpr double kLongestColumn = 2048;   // at a cache line each, a few buffers fit into the second-level cache
 
 class Fusion {
@@ -160,7 +161,7 @@ class Fusion {
     const char* reason = "";
     if (a.alone || b.alone) {
       reason = "a kernel of its own kind";
-    } else if (a.members.size() + b.members.size() > kMostMembers) {
+    } else if (a.members.size() + b.members.size() > kMostMembers || n_nodes(a) + n_nodes(b) > kMostNodes) {
       reason = "too large";
     } else if (is_linked_around(producer, consumer)) {
       reason = "a cycle";
@@ -222,6 +223,12 @@ class Fusion {
     widen(to);
   }
 
+  size_t n_nodes(const Group& group) const {
+    size_t n = 0;
+    for (const Member& m : group.members) n += work_.at(m.buffer).nodes;
+    return n;
+  }
+
   std::string names(const Group& group) const {
     std::string out;
     for (const Member& m : group.members) out += (out.empty() ? "" : "+") + work_.buffer(m.buffer).name;
@@ -259,7 +266,7 @@ class Fusion {
         const Group& x = at(a).group;
         const Group& y = at(b).group;
         if (x.alone || y.alone || x.has_reduction != y.has_reduction) continue;
-        if (x.members.size() + y.members.size() > kMostMembers) continue;
+        if (x.members.size() + y.members.size() > kMostMembers || n_nodes(x) + n_nodes(y) > kMostNodes) continue;
         const bool small = cost_ns(x) < kWorthThreadsNs && cost_ns(y) < kWorthThreadsNs;
         if (!small && !read_same_input(x, y)) continue;
         if (depends(a, b) || depends(b, a)) continue;
