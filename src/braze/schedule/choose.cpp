@@ -46,8 +46,10 @@ void collect(Work& work, const Buffer& b, const Scalar* body) {
     const auto known = std::ranges::find(info.reads, s.buffer);
     if (known == info.reads.end()) {
       info.reads.push_back(s.buffer);
+      info.loads.push_back(1);
       info.shares.push_back(share);
     } else {
+      ++info.loads[static_cast<size_t>(known - info.reads.begin())];
       info.shares[static_cast<size_t>(known - info.reads.begin())] += share;
     }
   });
@@ -84,6 +86,7 @@ void drop_dead(Work& work) {
     for (int32_t read : info.reads) std::erase(work.at(read).users, id);
     info.reads.clear();
     info.shares.clear();
+    info.loads.clear();
   }
 }
 
@@ -199,7 +202,7 @@ void choose(Work& work) {
       }
       if (!work.is_computed(read) || producer.real) continue;
       info.weight += info.shares[k] * producer.weight;
-      info.nodes += producer.nodes;
+      info.nodes += info.loads[k] * producer.nodes;
       info.has_index |= producer.has_index;
       info.has_division |= producer.has_division;
       info.finishes_rows |= producer.finishes_rows;

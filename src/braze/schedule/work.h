@@ -35,6 +35,7 @@ struct BufferInfo {
   bool finishes_rows = false;       // reads such a result for each of many elements: the end of a norm or softmax
   bool has_index = false, has_division = false;   // a body with an index value, or an integer division that may fail
   std::vector<int32_t> reads;       // buffers that its bodies load, each once, in order of appearance
+  std::vector<size_t> loads;        // of each read: at how many places, with indices of their own
   std::vector<double> shares;       // of each read: loads per element; less than 1 if the innermost loop does not move it
   std::vector<int32_t> users;       // computed buffers that load it, each once
   double elements = 0;              // by the hints
