@@ -4,6 +4,7 @@
 #include "braze/loop/arithmetic.h"
 #include "braze/loop/lowering.h"
 #include "braze/support/check.h"
+#include "braze/sym/range.h"
 
 namespace braze::loop {
 
@@ -72,10 +73,26 @@ std::optional<Expr> as_index(const Scalar* s) {
   }
 }
 
-bool reads_memory(const Scalar* value) {
-  bool found = false;
-  visit(value, [&](const Scalar& s) { found |= s.op == ScalarOp::Load; });
-  return found;
+// Bounds of an integer that is made of indices.
+sym::Range range_of(const Scalar* s) {
+  const auto operand = [&](size_t i) { return range_of(s->operands[i]); };
+  if (is_floating(s->dtype)) return {};
+  switch (s->op) {
+    case ScalarOp::Constant: return {s->integer, s->integer};
+    case ScalarOp::Index: return s->indices[0].range();
+    case ScalarOp::Cast: return is_floating(s->operands[0]->dtype) || size_of(s->dtype) < 8 ? sym::Range() : operand(0);
+    case ScalarOp::Add: return sym::add(operand(0), operand(1));
+    case ScalarOp::Sub: return sym::add(operand(0), sym::scale(operand(1), -1));
+    case ScalarOp::Mul: return sym::multiply(operand(0), operand(1));
+    case ScalarOp::Remainder: return sym::mod(operand(0), operand(1));
+    case ScalarOp::Minimum: return sym::min(operand(0), operand(1));
+    case ScalarOp::Maximum: return sym::max(operand(0), operand(1));
+    case ScalarOp::Where: {
+      const sym::Range a = operand(1), b = operand(2);
+      return {std::min(a.low, b.low), std::max(a.high, b.high)};
+    }
+    default: return {};
+  }
 }
 
 }  // namespace
@@ -91,10 +108,13 @@ Term Lowering::finish_load(const Located& located, const Indices& at, std::vecto
   for (const Expr& e : located.at) indices.push_back(substitution.empty() ? e : sym::substitute(e, substitution));
   const Buffer& source = buffer(located.buffer);
   // A computed index that no place depends on, in a dimension of one element or one that is expanded, is dropped; one
-  // that comes from data must still be checked, which ATen does.
+  // that is not known to be in range must still be checked, which ATen does.
   std::erase_if(bindings, [&](const Binding& binding) {
     if (std::ranges::any_of(indices, [&](Expr e) { return sym::depends_on(e, binding.symbol); })) return false;
-    if (reads_memory(binding.value)) throw NotLowered{{"an index into a dimension of one element", ""}};
+    const sym::Range range = range_of(binding.value);
+    const bool in_range = range.low >= 0 && range.high != sym::kInf &&
+                          env().known(sym::lt(range.high, binding.extent)).value_or(false);
+    if (!in_range) throw NotLowered{{"an index into a dimension of one element", ""}};
     return true;
   });
   if (bindings.empty() && source.kind == BufferKind::Pointwise && is_generated(source.body)) {

@@ -104,24 +104,6 @@ bool has_quotient(Expr e) {
   return std::ranges::any_of(e.operands(), has_quotient);
 }
 
-bool depends_on_axis(const Buffer& producer, Expr axis) {
-  bool found = false;
-  for (const Scalar* body : bodies_of(producer))
-    visit(body, [&](const Scalar& s) {
-      found |= std::ranges::any_of(s.indices, [&](Expr e) { return sym::depends_on(e, axis); });
-    });
-  return found;
-}
-
-// A computed index that the producer's body does not look at would not be checked any more.
-bool loses_check(const Scalar& load, const Buffer& producer) {
-  for (const Binding& binding : load.bindings)
-    for (size_t k = 0; k < load.indices.size(); ++k)
-      if (sym::depends_on(load.indices[k], binding.symbol) && !depends_on_axis(producer, producer.axes[k].symbol))
-        return true;
-  return false;
-}
-
 Use use_of(const Work& work, const Buffer& producer, const Buffer& user) {
   Use use;
   const BufferInfo& info = work.at(producer.id);

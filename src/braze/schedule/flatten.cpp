@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "braze/schedule/failure.h"
 #include "braze/schedule/tidy.h"
 
 namespace braze::schedule {
@@ -31,7 +32,9 @@ class Flattener {
           Substitution inner;
           for (size_t k = 0; k < indices.size(); ++k)
             if (producer.axes[k].symbol != indices[k]) inner.emplace_back(producer.axes[k].symbol, indices[k]);
-          return rewrite(producer.body, inner, all);
+          const Scalar* value = rewrite(producer.body, inner, all);
+          if (!keeps_checks(value, bindings)) throw KernelFailure("an index would not be checked", {load.buffer});
+          return value;
         });
   }
 

@@ -40,6 +40,7 @@ class Unifier {
   // Null if it worked; else why not.
   const char* run() {
     if (reads_index_at_computed_place()) return "a body with an index, read at a computed place";
+    if (loses_checks()) return "an index would not be checked";
     if (const char* reason = bind()) return reason;
     for (int round = 0;; ++round) {
       if (round > 8) return "rows of different shapes";
@@ -102,6 +103,13 @@ class Unifier {
         });
     }
     return found;
+  }
+
+  bool loses_checks() const {
+    for (const Member& consumer : b_.members)
+      for (const Read& read : work_.statement(consumer.buffer).reads)
+        if (a_.find(read.buffer) != nullptr && loses_check(*read.load, work_.buffer(read.buffer))) return true;
+    return false;
   }
 
   Bound* bound(Expr row) {

@@ -238,7 +238,9 @@ class Builder {
           Substitution inner;
           for (size_t k = 0; k < indices.size(); ++k)
             if (buffer(i).axes[k].symbol != indices[k]) inner.emplace_back(buffer(i).axes[k].symbol, indices[k]);
-          return value_in(stage, work_.statement(member(i).buffer).bodies[0], inner, all);
+          const Scalar* value = value_in(stage, work_.statement(member(i).buffer).bodies[0], inner, all);
+          CHECK(keeps_checks(value, bindings), "an index would not be checked");
+          return value;
         });
   }
 

@@ -1,5 +1,7 @@
 #include "braze/schedule/work.h"
 
+#include <algorithm>
+
 namespace braze::schedule {
 
 Work::Work(std::shared_ptr<loop::LoopProgram> program, const Target& machine, const ScheduleOptions& choices)
@@ -50,6 +52,35 @@ std::vector<const Scalar*> bodies_of(const Buffer& buffer) {
   if (buffer.update != nullptr) out.push_back(buffer.update);
   for (const Binding& binding : buffer.update_bindings) out.push_back(binding.value);
   return out;
+}
+
+namespace {
+
+bool depends_on_axis(const Buffer& producer, Expr axis) {
+  bool found = false;
+  for (const Scalar* body : bodies_of(producer))
+    visit(body, [&](const Scalar& s) {
+      found |= std::ranges::any_of(s.indices, [&](Expr e) { return sym::depends_on(e, axis); });
+    });
+  return found;
+}
+
+}  // namespace
+
+bool loses_check(const Scalar& load, const Buffer& producer) {
+  for (const Binding& binding : load.bindings)
+    for (size_t k = 0; k < load.indices.size(); ++k)
+      if (sym::depends_on(load.indices[k], binding.symbol) && !depends_on_axis(producer, producer.axes[k].symbol))
+        return true;
+  return false;
+}
+
+bool keeps_checks(const Scalar* value, const std::vector<Binding>& bindings) {
+  std::vector<Binding> missing = bindings;
+  visit(value, [&](const Scalar& s) {
+    std::erase_if(missing, [&](const Binding& b) { return std::ranges::find(s.bindings, b) != s.bindings.end(); });
+  });
+  return missing.empty();
 }
 
 }  // namespace braze::schedule

@@ -105,6 +105,11 @@ struct Work {
 // Every scalar that the buffer's kind evaluates: the body; the pieces' bodies; body and update of a Scatter.
 std::vector<const Scalar*> bodies_of(const Buffer& buffer);
 
+// A computed index that the producer's body does not look at would not be checked any more, were the body written in.
+bool loses_check(const Scalar& load, const Buffer& producer);
+// A value that took the place of a load still checks the load's computed indices.
+bool keeps_checks(const Scalar* value, const std::vector<Binding>& bindings);
+
 void prepare(Work& work);
 void choose(Work& work);
 void flatten(Work& work);
