@@ -174,10 +174,7 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
     }
     const Ref value = Ref::steal(kind->tp_descr_get(d, object.object, reinterpret_cast<PyObject*>(type)));
     if (!value) {
-      if (object.src != kNoSource) {
-        PyErr_Clear();
-        fail("an empty slot of an existing object");
-      }
+      if (PyErr_ExceptionMatches(PyExc_AttributeError)) prov.use_empty_slot(object, name);
       return {};
     }
     if (object.src == kNoSource) return Owned(value, prov.recall(object.object, value.get()));
@@ -195,6 +192,7 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
       return Owned::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object.object)), src);
     }
     if (name == interned("__dict__") && !PyType_Check(object.object)) return instance_dict(object);
+    object = seen(object);   // deques: their length limit
     const Category c = prov.category(object.object);
     if (c == Category::Constant || c == Category::Referent) {
       prov.use_constant(object);
@@ -292,6 +290,7 @@ Owned Executor::type_attribute(Value type, PyObject* name, bool suppress) {
   PyObject* on_meta = _PyType_Lookup(meta, name);
   if (on_meta != nullptr && is_data(on_meta) && Py_TYPE(on_meta)->tp_descr_get != nullptr) {
     if (name == interned("__dict__")) {
+      if (prov.find_shadow(type.object) != nullptr) fail("all attributes of a class that the call has changed");
       const Ref dict = Ref::steal(PyObject_GetAttr(type.object, name));
       return Owned(dict);
     }
@@ -333,6 +332,7 @@ Owned Executor::super_attribute(Value super, PyObject* name, bool suppress, Meth
   if (parts.object == nullptr || parts.object == Py_None || name == interned("__class__")) {
     return generic_attribute(super, name, suppress);
   }
+  if (prov.is_changed_class_name(name)) fail("an attribute of a class that the call has changed, read through super()");
   const Value object{parts.object, prov.recall(super.object, parts.object)};
   const bool on_class = PyType_Check(parts.object) &&
                         PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(parts.object), parts.start);
@@ -591,7 +591,7 @@ bool Executor::generic_set_attribute(Value object, PyObject* name, Value value) 
     }
   }
   if (prov.is_fresh(object.object)) {
-    if (value.object != nullptr) prov.stored(object.object, value);
+    if (value.object != nullptr) value = number(value), prov.stored(object.object, value);
     return PyObject_GenericSetAttr(object.object, name, value.object) == 0;
   }
   if (object.src == kNoSource) require_fresh(object, "setting an attribute of");
@@ -610,12 +610,36 @@ bool Executor::generic_set_attribute(Value object, PyObject* name, Value value) 
   return true;
 }
 
+// Plain values alone: nothing that CPython itself looks up, and nothing that is called when it is read.
+bool Executor::set_class_attribute(Value object, PyObject* name, Value value) {
+  auto* const type = reinterpret_cast<PyTypeObject*>(object.object);
+  const std::string_view text = PyUnicode_AsUTF8(name);
+  PyObject* const before = _PyType_Lookup(type, name);
+  const auto is_descriptor = [](PyObject* o) {
+    return o != nullptr && (Py_TYPE(o)->tp_descr_get != nullptr || Py_TYPE(o)->tp_descr_set != nullptr);
+  };
+  PyObject* const setter = _PyType_Lookup(Py_TYPE(type), interned("__setattr__"));
+  static PyObject* const type_setattr = _PyType_Lookup(&PyType_Type, interned("__setattr__"));
+  if (value.object == nullptr) fail("deleting an attribute of a class");
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) || PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) ||
+      setter != type_setattr || prov.is_fresh(object.object) || text.starts_with("__") || is_descriptor(value.object) ||
+      is_descriptor(before) || is_descriptor(_PyType_Lookup(Py_TYPE(type), name))) {
+    fail("setting the attribute " + std::string(text) + " of a class");
+  }
+  prov.use_identity(object);
+  prov.class_attribute_as_found(type, name, before);
+  Shadow& shadow = prov.shadow({object.object, prov.constant_source(object.object)});
+  if (Shadow::Attribute* a = shadow.find(name)) return a->value = Owned::borrow(value), true;
+  shadow.attributes.push_back({Ref::borrow(name), Owned::borrow(value)});
+  prov.note_class_shadow(name);
+  return true;
+}
+
 bool Executor::set_attribute(Value object, PyObject* name, Value value) {
   PyTypeObject* type = Py_TYPE(object.object);
   if (type->tp_setattro == PyObject_GenericSetAttr) return generic_set_attribute(object, name, value);
-  if (PyType_Check(object.object) || PyModule_Check(object.object)) {
-    fail("setting an attribute of a class or module");
-  }
+  if (PyType_Check(object.object)) return set_class_attribute(object, name, value);
+  if (PyModule_Check(object.object)) fail("setting an attribute of a module");
   PyObject* method_name = interned(value.object != nullptr ? "__setattr__" : "__delattr__");
   PyObject* setter = _PyType_Lookup(type, method_name);
   static PyObject* const object_setattr = _PyType_Lookup(&PyBaseObject_Type, interned("__setattr__"));

@@ -147,11 +147,34 @@ void Executor::bind_sources(Frame& f, const PendingCall& call) {
   }
 }
 
+namespace {
+
+// What keeps the repr() of a dataclass from calling itself for ever, by the object's address. Without it such a repr
+// leaves the trace with a RecursionError.
+bool is_recursion_guard(const PyFunctionObject* f) {
+  const auto is = [](PyObject* text, const char* expected) {
+    return PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, expected) == 0;
+  };
+  if (!is(f->func_name, "__repr__") && !is(f->func_name, "wrapper")) return false;
+  PyObject* const qualified = reinterpret_cast<PyCodeObject*>(f->func_code)->co_qualname;
+  return f->func_module != nullptr && f->func_dict != nullptr &&
+         (is(qualified, "_recursive_repr.<locals>.wrapper") ||
+          is(qualified, "recursive_repr.<locals>.decorating_function.<locals>.wrapper"));
+}
+
+}  // namespace
+
 Owned Executor::call_function(Value function, const Arguments& a) {
   auto* f = reinterpret_cast<PyFunctionObject*>(function.object);
   const Code& code = decode(reinterpret_cast<PyCodeObject*>(f->func_code));
   const After after = take_after();
   use_function(function);
+  if (is_recursion_guard(f)) {
+    const Owned wrapped = get_attribute(function, interned("__wrapped__"));
+    if (!wrapped) return {};
+    after_ = after;
+    return call(wrapped.get(), a);
+  }
   switch (marking_of(f)) {
     case Marking::None: break;
     case Marking::Disabled: fail("call of a function that is marked to run eagerly: " + describe_callable(function.object));
@@ -533,7 +556,7 @@ class Operands {
   explicit Operands(Executor& x) : x_(x) {}
 
   PyObject* prepare(Value v) {
-    v = x_.seen(v);
+    v = x_.number(x_.seen(v));
     x_.prov.reject_address(v.object);
     switch (x_.prov.category(v.object)) {
       case Category::Tensor: return tensor(v);
@@ -670,8 +693,9 @@ Owned Executor::make_tuple(const Value* values, int64_t n) {
   const Ref tuple = Ref::steal(PyTuple_New(n));
   if (!tuple) return {};
   for (int64_t i = 0; i < n; i++) {
-    PyTuple_SET_ITEM(tuple.get(), i, Ref::borrow(values[i].object).release());
-    prov.stored(tuple.get(), values[i]);
+    const Value value = number(values[i]);
+    PyTuple_SET_ITEM(tuple.get(), i, Ref::borrow(value.object).release());
+    prov.stored(tuple.get(), value);
   }
   return Owned(tuple);
 }
@@ -681,8 +705,9 @@ Owned Executor::make_list(const Value* values, int64_t n) {
   if (!list) return {};
   prov.add_fresh(list.get());
   for (int64_t i = 0; i < n; i++) {
-    PyList_SET_ITEM(list.get(), i, Ref::borrow(values[i].object).release());
-    prov.stored(list.get(), values[i]);
+    const Value value = number(values[i]);
+    PyList_SET_ITEM(list.get(), i, Ref::borrow(value.object).release());
+    prov.stored(list.get(), value);
   }
   return Owned(list);
 }

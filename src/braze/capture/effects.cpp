@@ -1,6 +1,7 @@
 #include "braze/capture/effects.h"
 
 #include "braze/capture/executor.h"
+#include "braze/capture/guard_load.h"
 #include "braze/capture/natives.h"
 
 namespace braze::capture {
@@ -13,8 +14,11 @@ PyObject* method_of(PyTypeObject* type, const char* name) {
   return found;
 }
 
+bool is_defaultdict(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "collections.defaultdict") == 0; }
+
 bool can_change(PyObject* o) {
-  return PyList_CheckExact(o) || PyDict_CheckExact(o) || PyODict_CheckExact(o) || PySet_CheckExact(o);
+  return PyList_CheckExact(o) || PyDict_CheckExact(o) || PyODict_CheckExact(o) || PySet_CheckExact(o) ||
+         load::is_deque(o) || is_defaultdict(o);
 }
 
 }  // namespace
@@ -53,9 +57,21 @@ void Executor::make_payload(Changed& c) {
     std::vector<Value> items;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); i++) items.push_back(prov.item_of(original, PyList_GET_ITEM(o, i), i));
     c.payload = make_list(items.data(), static_cast<int64_t>(items.size())).ref;
+  } else if (load::is_deque(o)) {
+    const Py_ssize_t n = PyObject_Size(o);
+    prov.use_length(original, n);
+    const Ref maxlen = Ref::steal(PyObject_GetAttr(o, interned("maxlen")));
+    if (!maxlen) fail("a deque without a maxlen");
+    prov.use_constant(prov.found(maxlen.get(), prov.intern(SourceKind::Member, c.src, 0, interned("maxlen"))));
+    c.payload = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(Py_TYPE(o)), o, maxlen.get(), nullptr));
+    prov.add_fresh(c.payload.get());
+    for (Py_ssize_t i = 0; i < n; i++) {
+      const Ref item = Ref::steal(PySequence_GetItem(o, i));
+      prov.stored(c.payload.get(), prov.item_of(original, item.get(), i));
+    }
   } else if (PyDict_Check(o)) {
     prov.use_keys(original);
-    c.payload = Ref::steal(PyODict_CheckExact(o) ? PyObject_CallMethod(o, "copy", nullptr) : PyDict_Copy(o));
+    c.payload = Ref::steal(PyDict_CheckExact(o) ? PyDict_Copy(o) : PyObject_CallMethod(o, "copy", nullptr));
     prov.add_fresh(c.payload.get());
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t position = 0;
@@ -82,9 +98,11 @@ void Executor::make_payload(Changed& c) {
 }
 
 Value Executor::seen(Value v) {
-  if (changed_.empty()) return v;
-  Changed* c = find_changed(v.object);
-  if (c == nullptr) return v;
+  Changed* c = changed_.empty() ? nullptr : find_changed(v.object);
+  if (c == nullptr) {
+    if (v.src == kNoSource || !load::is_deque(v.object)) return v;
+    c = &changed(v);   // read through a payload, since its items can't be read one by one
+  }
   if (!c->payload) make_payload(*c);
   return {c->payload.get(), kNoSource};
 }
@@ -128,6 +146,7 @@ bool Executor::list_append(Value list, Value item) {
     if (!c.payload) return true;
     list = {c.payload.get(), kNoSource};
   }
+  item = number(item);
   prov.stored(list.object, item);
   return PyList_Append(list.object, item.object) == 0;
 }
@@ -165,6 +184,7 @@ bool Executor::dict_set(Value dict, Value key, Value value) {
     }
     dict = {c.payload.get(), kNoSource};
   }
+  value = number(value);
   prov.stored(dict.object, value);
   return (PyODict_Check(dict.object) ? PyODict_SetItem(dict.object, key.object, value.object)
                                      : PyDict_SetItem(dict.object, key.object, value.object)) == 0;

@@ -28,8 +28,10 @@ struct EntryCache::Shape {
   std::vector<std::shared_ptr<const Entry>> entries;
   std::vector<Failure> failures;
   std::vector<std::pair<std::string, int64_t>> dynamic_dims;
+  std::vector<std::string> changing_numbers;
   bool limit_explained = false;
-  bool sizes_stay_static = false;   // a trace with symbolic sizes failed where one without succeeded
+  // A trace with symbolic sizes or numbers failed where one without succeeded.
+  bool sizes_stay_static = false, numbers_stay_static = false;
   int compiled = 0, failed = 0;
   std::atomic<bool> tracing = false;
   std::string failing_guard;        // the last one
@@ -75,6 +77,13 @@ void wait_without_gil(const std::atomic<bool>& tracing) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (tracing && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   PyEval_RestoreThread(state);
+}
+
+template <class T>
+void add_new(std::vector<T>& known, std::vector<T> items) {
+  for (T& item : items) {
+    if (std::find(known.begin(), known.end(), item) == known.end()) known.push_back(std::move(item));
+  }
 }
 
 // The callee is known by identity, but its code may be replaced.
@@ -147,17 +156,17 @@ void EntryCache::note_misses(Shape& shape, const Call& call) {
   std::erase_if(shape.entries, [](const auto& entry) { return !entry->segment.guards->alive(); });
   const CallArgs arguments{call.callee, call.args, call.n_args()};
   bool sizes_known = options_.dynamic.has_value();
+  const bool numbers_known = options_.dynamic == false;
   for (const auto& entry : shape.entries) {
     shape.failing_guard = entry->code.get() != code_of(call.callee) ? "the function has the code that was compiled"
                                                                      : entry->segment.guards->explain_failure(arguments);
     if (log_enabled(Topic::kRecompiles)) log(Topic::kRecompiles, "failing guard: " + shape.failing_guard);
-    if (sizes_known) continue;
-    for (auto& dimension : entry->segment.guards->changed_sizes(arguments)) {
-      sizes_known = true;
-      if (std::find(shape.dynamic_dims.begin(), shape.dynamic_dims.end(), dimension) == shape.dynamic_dims.end()) {
-        shape.dynamic_dims.push_back(std::move(dimension));
-      }
-    }
+    if (sizes_known && numbers_known) continue;
+    GuardProgram::Differences differences = entry->segment.guards->differences(arguments);
+    if (!numbers_known) add_new(shape.changing_numbers, std::move(differences.numbers));
+    if (sizes_known || differences.sizes.empty()) continue;
+    sizes_known = true;
+    add_new(shape.dynamic_dims, std::move(differences.sizes));
   }
 }
 
@@ -188,10 +197,11 @@ std::optional<Skip> EntryCache::reason_to_skip(Shape& shape, const Call& call, u
   return std::nullopt;
 }
 
-CaptureOutcome EntryCache::trace(Shape& shape, const Call& call, bool symbolic, bool& internal) const {
+CaptureOutcome EntryCache::trace(Shape& shape, const Call& call, Symbolic symbolic, bool& internal) const {
   TraceOptions trace_options = options_.trace;
-  trace_options.dynamic = symbolic && options_.trace.dynamic;
-  if (symbolic) trace_options.dynamic_dims = shape.dynamic_dims;
+  trace_options.dynamic = symbolic.sizes && options_.trace.dynamic;
+  if (symbolic.sizes) trace_options.dynamic_dims = shape.dynamic_dims;
+  if (symbolic.numbers) trace_options.changing_numbers = shape.changing_numbers;
   CaptureOutcome outcome = CaptureFailure{};
   shape.tracing = true;
   try {
@@ -228,6 +238,36 @@ std::shared_ptr<const Entry> EntryCache::add_entry(Shape& shape, Segment segment
   return entry;
 }
 
+EntryCache::Symbolic EntryCache::symbolic_now(const Shape& shape) const {
+  return {.sizes = !shape.sizes_stay_static && (options_.trace.dynamic || !shape.dynamic_dims.empty()),
+          .numbers = !shape.numbers_stay_static && !shape.changing_numbers.empty()};
+}
+
+// With symbolic numbers and sizes; where that fails or breaks the graph, without numbers, then without both.
+CaptureOutcome EntryCache::trace_symbolic(Shape& shape, const Call& call, bool& internal) const {
+  const auto is_whole = [](const CaptureOutcome& outcome) {
+    const auto* segment = std::get_if<Segment>(&outcome);
+    return segment != nullptr && segment->frames.empty();
+  };
+  Symbolic symbolic = symbolic_now(shape);
+  CaptureOutcome outcome = trace(shape, call, symbolic, internal);
+  while ((symbolic.numbers || symbolic.sizes) && !is_whole(outcome) && PyErr_Occurred() == nullptr) {
+    const bool without_numbers = symbolic.numbers;
+    if (const auto* failure = std::get_if<CaptureFailure>(&outcome); failure != nullptr && log_enabled(Topic::kRecompiles)) {
+      log(Topic::kRecompiles, std::string("traced again without symbolic ") + (without_numbers ? "numbers: " : "sizes: ") + failure->reason);
+    }
+    (without_numbers ? symbolic.numbers : symbolic.sizes) = false;
+    bool internal_too = false;
+    CaptureOutcome other = trace(shape, call, symbolic, internal_too);
+    const bool better = is_whole(other) || std::holds_alternative<CaptureFailure>(outcome);
+    if (!better) continue;
+    if (std::holds_alternative<Segment>(other)) (without_numbers ? shape.numbers_stay_static : shape.sizes_stay_static) = true;
+    outcome = std::move(other);
+    internal = internal_too;
+  }
+  return outcome;
+}
+
 std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call& call, Fetched& fetched) {
   Shape* found = shape_of(call);
   if (found == nullptr) found = &add_shape(call);
@@ -241,27 +281,13 @@ std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call&
   if (auto skip = reason_to_skip(*shape, call, fingerprint)) return std::move(*skip);
 
   bool internal = false;
-  const bool symbolic = options_.trace.dynamic || (!shape->dynamic_dims.empty() && !shape->sizes_stay_static);
-  CaptureOutcome outcome = trace(*shape, call, symbolic, internal);
-  if (symbolic && std::holds_alternative<CaptureFailure>(outcome) && PyErr_Occurred() == nullptr) {
-    internal = false;
-    outcome = trace(*shape, call, false, internal);
-    if (std::holds_alternative<Segment>(outcome)) shape->sizes_stay_static = true;
-  } else if (auto* cut = std::get_if<Segment>(&outcome); symbolic && cut != nullptr && !cut->frames.empty()) {
-    // The symbolic sizes may be what breaks the graph.
-    CaptureOutcome whole = trace(*shape, call, false, internal);
-    if (auto* segment = std::get_if<Segment>(&whole); segment != nullptr && segment->frames.empty()) {
-      outcome = std::move(whole);
-      shape->sizes_stay_static = true;
-    }
-    internal = false;
-  }
+  CaptureOutcome outcome = trace_symbolic(*shape, call, internal);
 
   // Other threads may change the state that was traced; but guards that never hold are a bug.
   for (int attempt = 1; auto* segment = std::get_if<Segment>(&outcome); attempt++) {
     if (auto entry = add_entry(*shape, std::move(*segment), call, fetched)) return entry;
     if (attempt < 4) {
-      outcome = trace(*shape, call, symbolic && !shape->sizes_stay_static, internal);
+      outcome = trace(*shape, call, symbolic_now(*shape), internal);
     } else {
       internal = true;
       outcome = CaptureFailure{.reason = "internal error: a guard fails right after the trace: " + shape->failing_guard};

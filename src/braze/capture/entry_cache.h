@@ -2,8 +2,8 @@
 //
 // Entries are kept per call shape (number of positionals, keyword names), the most recently used first. A call that
 // fits none is traced, until a shape has `recompile_limit` entries. One call at a time traces a shape; others run
-// eagerly meanwhile, or wait. A size that made an entry unfit is symbolic in the next trace; a trace that fails with
-// symbolic sizes is done again without. Everything here needs the GIL.
+// eagerly meanwhile, or wait. A size or number that made an entry unfit is symbolic in the next trace; a trace that
+// fails so is done again without. Everything here needs the GIL.
 #pragma once
 
 #include <memory>
@@ -93,7 +93,10 @@ class EntryCache {
   struct Shape;
   Shape* shape_of(const Call& call);
   Shape& add_shape(const Call& call);
-  CaptureOutcome trace(Shape& shape, const Call& call, bool symbolic, bool& internal) const;
+  struct Symbolic { bool sizes, numbers; };
+  CaptureOutcome trace(Shape& shape, const Call& call, Symbolic symbolic, bool& internal) const;
+  Symbolic symbolic_now(const Shape& shape) const;
+  CaptureOutcome trace_symbolic(Shape& shape, const Call& call, bool& internal) const;
   std::shared_ptr<const Entry> add_entry(Shape& shape, Segment segment, const Call& call, Fetched& fetched);
   std::optional<Skip> reason_to_skip(Shape& shape, const Call& call, uint64_t fingerprint);
   void note_misses(Shape& shape, const Call& call);

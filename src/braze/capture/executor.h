@@ -106,6 +106,7 @@ class Executor final : public FrameRunner {
  public:
   Executor(Provenance& provenance, TraceSession& tensors) : prov(provenance), session(tensors) {
     prov.set_clock(&cut_position_);
+    has_changing_numbers_ = session.has_changing_numbers();
   }
 
   // --- the call, or frames that were cut (cut.cpp). What comes back is the result of the outermost frame.
@@ -152,6 +153,7 @@ class Executor final : public FrameRunner {
   Method load_method(Value object, PyObject* name);
   bool set_attribute(Value object, PyObject* name, Value value);      // value.object == nullptr: delete
   bool generic_set_attribute(Value object, PyObject* name, Value value);
+  bool set_class_attribute(Value object, PyObject* name, Value value);
   // descriptor.__get__(object, type)
   Owned bind(Value descriptor, Value object, PyTypeObject* type, PyObject* name);
   // The value in an object's own storage, or empty.
@@ -194,6 +196,12 @@ class Executor final : public FrameRunner {
 
   // --- symbolic numbers (symbolic.cpp)
   bool has_symbolic(PyObject* object, int depth = 0);   // itself, or in a tuple
+  // An int or float that changes between calls as a symbolic number; else the value itself.
+  Value number(Value v);
+  // Operators of which an operand is symbolic; empty without an error: CPython's on what concrete() gives are to be used.
+  Owned symbolic_binary(uint32_t op, Value a, Value b);
+  Owned symbolic_compare(int op, Value a, Value b);
+  Owned to_symbolic_float(Value v);      // empty: not possible
   // Symbolic numbers replaced by what they are now; the tensor domain guards that they stay so.
   Owned concrete(Value v);
 
@@ -276,6 +284,7 @@ class Executor final : public FrameRunner {
   // caller has nothing left to do with it.
   After after_ = After::None;
   uint64_t cut_position_ = 0, cut_at_ = 0;
+  bool has_changing_numbers_ = false;
   std::vector<CutFrame> cut_;
   PyObject* handled_at_start_ = nullptr;
 };

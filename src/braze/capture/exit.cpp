@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "braze/capture/differentiation.h"
+#include "braze/capture/guard_load.h"
 #include "braze/capture/guard_object.h"
 #include "braze/capture/natives.h"
 #include "braze/capture/types.h"
@@ -33,7 +34,13 @@ void ExitBuilder::frames(const std::vector<CutFrame>& frames) {
 }
 
 int32_t ExitBuilder::slot(Value v) {
-  if (x_.has_symbolic(v.object)) {
+  const bool symbolic = x_.prov.category(v.object) == Category::Symbolic;
+  if (symbolic) {
+    if (const int64_t place = x_.session.add_number_result(v.object); place >= 0) {
+      return add(RecipeOp::Number, static_cast<int32_t>(place));
+    }
+  }
+  if (symbolic || (!PyTuple_CheckExact(v.object) && x_.has_symbolic(v.object))) {
     const Owned fixed = x_.concrete(v);
     kept_.push_back(fixed.ref);
     return slot(fixed.get());
@@ -144,6 +151,21 @@ int32_t ExitBuilder::build(Value v) {
       operands.push_back(item_slot(PyList_GET_ITEM(items.get(), i), i));
     }
     return add(RecipeOp::NewSet, 0, operands);
+  }
+  if (load::is_deque(o)) {
+    std::vector<int32_t> operands;
+    const Py_ssize_t n = PyObject_Size(o);
+    for (Py_ssize_t i = 0; i < n; i++) {
+      const Ref item = Ref::steal(PySequence_GetItem(o, i));
+      if (item.get() == o) refuse(o, "a deque that contains itself in the result");
+      operands.push_back(item_slot(item.get(), i));
+    }
+    const Ref maxlen = Ref::steal(PyObject_GetAttr(o, interned("maxlen")));
+    const int32_t list = add(RecipeOp::NewList);
+    if (!operands.empty()) add(RecipeOp::Append, list, operands);
+    const int32_t call[] = {add(RecipeOp::Constant, 0, {}, reinterpret_cast<PyObject*>(Py_TYPE(o))), list,
+                            add(RecipeOp::Constant, 0, {}, maxlen.get())};
+    return add(RecipeOp::Call, 0, call);
   }
   if (PyIter_Check(o) && native_base(Py_TYPE(o)) != &PyBaseObject_Type) return fresh_iterator(v);
   return fresh_instance(v);
@@ -319,6 +341,13 @@ void ExitBuilder::side_effects() {
       if (PyCell_Check(s.owner.get())) {
         const int32_t content[] = {slot(a.value.get())};
         add(RecipeOp::SetAttr, add(RecipeOp::Fetched, fetched(s.src)), content, a.name.get());
+        continue;
+      }
+      if (PyType_Check(s.owner.get())) {
+        const int32_t call[] = {add(RecipeOp::Constant, 0, {}, builtin("setattr").object),
+                                add(RecipeOp::Fetched, fetched(s.src)),
+                                add(RecipeOp::Constant, 0, {}, a.name.get()), slot(a.value.get())};
+        add(RecipeOp::Call, 0, call);
         continue;
       }
       uint16_t hint = 0xffff;

@@ -223,6 +223,7 @@ bool GuardCompiler::checked_at_load(const Requirement& r) const {
     case GuardKind::Absent:
     case GuardKind::KeyAbsent:
     case GuardKind::LookupAbsent:
+    case GuardKind::EmptySlot:
     case GuardKind::Keys:
     case GuardKind::Same:
     case GuardKind::Distinct:

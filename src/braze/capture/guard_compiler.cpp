@@ -187,6 +187,13 @@ void GuardCompiler::emit_body(Src src) {
   for (const Src child : node.children) emit_body(child);
 }
 
+uint32_t GuardCompiler::slot_offset(const Requirement& r) const {
+  PyTypeObject* const type = nodes_[r.src].type;
+  PyObject* const descriptor = type == nullptr ? nullptr : _PyType_Lookup(type, r.key);
+  CHECK(descriptor != nullptr && Py_IS_TYPE(descriptor, &PyMemberDescr_Type), "a slot of a class that is not known");
+  return static_cast<uint32_t>(reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset);
+}
+
 void GuardCompiler::emit_check(int32_t i, Reg reg) {
   const Requirement& r = requirement(i);
   const auto test = [&](GuardOp op, uint32_t b) { emit(op, reg, b, i, r.src); };
@@ -200,6 +207,7 @@ void GuardCompiler::emit_check(int32_t i, Reg reg) {
     case GuardKind::Truth: test(GuardOp::Truth, static_cast<uint32_t>(r.number)); break;
     case GuardKind::Absent: test(GuardOp::Absent, constant(r.key)); break;
     case GuardKind::KeyAbsent: test(GuardOp::KeyAbsent, constant(r.key)); break;
+    case GuardKind::EmptySlot: test(GuardOp::EmptySlot, slot_offset(r)); break;
     case GuardKind::Length: test(GuardOp::Length, number(r.number)); break;
     case GuardKind::Keys: test(GuardOp::Keys, constant(r.value)); break;
     case GuardKind::Tensor: test(GuardOp::Tensor, static_cast<uint32_t>(r.number)); break;

@@ -83,6 +83,7 @@ class GuardCompiler {
   uint32_t number(int64_t value);
   uint32_t found(const Requirement& r);
   uint32_t key_and_class(const Source& s);
+  uint32_t slot_offset(const Requirement& r) const;
   void keep_printable(PyObject*& object);
 
   const Source& source(Src src) const { return set_.sources_[src]; }

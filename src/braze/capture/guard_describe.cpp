@@ -11,6 +11,10 @@ constexpr const char* kGone = "a function, class or module that the compiled cod
 
 std::string plural_text(int64_t n) { return n < 0 ? "no container" : std::to_string(n) + (n == 1 ? " element" : " elements"); }
 
+bool is_same_kind_of_number(PyObject* a, PyObject* b) {
+  return Py_TYPE(a) == Py_TYPE(b) && (PyLong_CheckExact(a) || PyFloat_CheckExact(a));
+}
+
 std::string truth_text(int truth) { return truth < 0 ? "undecided" : truth != 0 ? "true" : "false or empty"; }
 
 }  // namespace
@@ -23,6 +27,7 @@ std::string FlatProgram::requirement_text(const Requirement& r) const {
     case GuardKind::Constant: return subject() + " == " + constant_text(r.value);
     case GuardKind::Truth: return subject() + " is " + truth_text(static_cast<int>(r.number));
     case GuardKind::Absent: return subject() + " has no own attribute " + constant_text(r.key);
+    case GuardKind::EmptySlot: return "the slot " + constant_text(r.key) + " of " + subject() + " is empty";
     case GuardKind::KeyAbsent: {
       const bool is_function = sources_[r.src].kind != SourceKind::Dict && sources_[r.src].kind != SourceKind::Attr;
       return constant_text(r.key) + " is not in " + (is_function ? "the names of " : "") + subject();
@@ -57,6 +62,7 @@ std::string FlatProgram::found_text(const GuardInsn& insn, const CallArgs&) cons
     case GuardOp::Absent:
     case GuardOp::KeyAbsent:
     case GuardOp::LookupAbsent:
+    case GuardOp::EmptySlot:
     case GuardOp::ConstKeyAbsent: return "now it has";
     case GuardOp::Tensor: {
       const TensorOperand& operand = operands_[insn.b];
@@ -94,21 +100,26 @@ std::string FlatProgram::explain_failure(const CallArgs& call) const {
   return pc == kAllHold ? "" : failure_text(static_cast<size_t>(pc), call);
 }
 
-std::vector<std::pair<std::string, int64_t>> FlatProgram::changed_sizes(const CallArgs& call) const {
-  std::vector<std::pair<std::string, int64_t>> changed;
-  if (!alive()) return changed;
+GuardProgram::Differences FlatProgram::differences(const CallArgs& call) const {
+  Differences out;
+  if (!alive()) return out;
   forget_versions();
   for (int64_t pc = first_failure(call, 0); pc != kAllHold; pc = first_failure(call, static_cast<size_t>(pc) + 1)) {
     const GuardInsn& insn = code_[static_cast<size_t>(pc)];
-    // Relations between sizes were made for the old ones.
-    if (insn.op == GuardOp::Shapes && !changed.empty()) continue;
+    const auto source = [&] { return sources_.describe(why_[static_cast<size_t>(pc)].src); };
+    // Relations were made for the old sizes and numbers.
+    if (insn.op == GuardOp::Shapes && !out.empty()) continue;
+    if (insn.op == GuardOp::Equals && is_same_kind_of_number(registers_[insn.a], constants_[insn.b])) {
+      out.numbers.push_back(source());
+      continue;
+    }
     if (insn.op != GuardOp::Tensor || operands_[insn.b].changed_sizes == nullptr) return {};
     const TensorOperand& operand = operands_[insn.b];
     std::vector<int64_t> dimensions;
     if (!operand.changed_sizes(operand.state.get(), registers_[insn.a], &dimensions) || dimensions.empty()) return {};
-    for (const int64_t d : dimensions) changed.emplace_back(sources_.describe(why_[static_cast<size_t>(pc)].src), d);
+    for (const int64_t d : dimensions) out.sizes.emplace_back(source(), d);
   }
-  return changed;
+  return out;
 }
 
 std::string FlatProgram::describe() const {

@@ -33,6 +33,12 @@ PyObject* field(PyObject* object, const char* name) {
 
 }  // namespace
 
+PyObject* deque_item(PyObject* deque, int64_t i) {
+  const Ref found = Ref::steal(PySequence_GetItem(deque, static_cast<Py_ssize_t>(i)));
+  if (!found) PyErr_Clear();
+  return found.get();   // the deque holds it
+}
+
 PyObject* super_attribute(PyTypeObject* type, PyObject* after, PyObject* name) {
   PyObject* mro = type->tp_mro;
   if (mro == nullptr) return nullptr;
@@ -104,7 +110,8 @@ int64_t length(PyObject* container) {
   if (PyAnySet_Check(container)) return PySet_GET_SIZE(container);
   if (PyUnicode_Check(container)) return PyUnicode_GET_LENGTH(container);
   if (PyBytes_Check(container)) return PyBytes_GET_SIZE(container);
-  // Other natives (deque, range, array); a mapping proxy would ask the mapping behind it.
+  if (is_deque(container)) return PyObject_Size(container);
+  // Other natives (range, array); a mapping proxy would ask the mapping behind it.
   if (is_python_class(Py_TYPE(container)) || Py_IS_TYPE(container, &PyDictProxy_Type)) return -1;
   const Py_ssize_t n = PyObject_Size(container);
   if (n < 0) PyErr_Clear();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "braze/capture/guard_object.h"
 
@@ -34,10 +35,14 @@ inline PyObject* function_field(PyObject* function, PyObject* PyFunctionObject::
   return value == nullptr ? Py_None : value;
 }
 
+// collections.deque itself: a class statement's name has no module.
+inline bool is_deque(PyObject* object) { return std::strcmp(Py_TYPE(object)->tp_name, "collections.deque") == 0; }
+PyObject* deque_item(PyObject* deque, int64_t i);
+
 inline PyObject* item(PyObject* sequence, int64_t i) {
   if (PyList_Check(sequence)) return i < PyList_GET_SIZE(sequence) ? PyList_GET_ITEM(sequence, i) : nullptr;
   if (PyTuple_Check(sequence)) return i < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, i) : nullptr;
-  return nullptr;
+  return is_deque(sequence) ? deque_item(sequence, i) : nullptr;
 }
 
 inline PyObject* method_part(PyObject* method, uint32_t part) {

@@ -142,6 +142,11 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
       case GuardOp::LookupAbsent:
         if (!PyDict_Check(reg[insn.a]) || load::lookup(reg[insn.a], reg[insn.b]) != nullptr) return static_cast<int64_t>(pc);
         continue;
+      case GuardOp::EmptySlot:
+        if (*reinterpret_cast<PyObject**>(reinterpret_cast<char*>(reg[insn.a]) + insn.b) != nullptr) {
+          return static_cast<int64_t>(pc);
+        }
+        continue;
       case GuardOp::ConstKeyAbsent:
         if (object::dict_lookup(groups_[insn.a].object, constants[insn.b], insn.hint, known) != nullptr || !known) {
           return static_cast<int64_t>(pc);

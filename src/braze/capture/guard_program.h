@@ -43,6 +43,7 @@ enum class GuardOp : uint8_t {
   Absent, KeyAbsent,   // b: key
   ConstKeyAbsent, // a: group, b: key
   LookupAbsent,   // b: the key's register
+  EmptySlot,      // b: byte offset of an object field
   Keys,           // b: constant tuple
   Same, Distinct, // b: register
   Tensor,         // b: operand
@@ -77,7 +78,7 @@ class FlatProgram final : public GuardProgram {
   bool run(const CallArgs& call, PyObject** fetched) const override;
   int64_t n_fetched() const override { return static_cast<int64_t>(fetched_.size()); }
   std::string explain_failure(const CallArgs& call) const override;
-  std::vector<std::pair<std::string, int64_t>> changed_sizes(const CallArgs& call) const override;
+  Differences differences(const CallArgs& call) const override;
   std::string describe() const override;
   int64_t size() const override { return static_cast<int64_t>(code_.size()); }
   bool alive() const override { return watched_.all_alive(); }

@@ -15,6 +15,7 @@ enum class GuardKind : uint8_t {
   Absent,         // key: an attribute name that the instance's own dict lacks
   KeyAbsent,      // key
   LookupAbsent,   // other: the key, compared by identity
+  EmptySlot,      // key: a name among the __slots__ of the class, whose slot holds nothing
   Length,         // number
   Keys,           // value: a tuple of the keys
   Same,           // other

@@ -65,6 +65,10 @@ void GuardSet::lookup_absent(Src dict, Src key) {
   add({.kind = GuardKind::LookupAbsent, .src = dict, .other = key});
 }
 
+void GuardSet::empty_slot(Src owner, PyObject* name) {
+  add({.kind = GuardKind::EmptySlot, .src = owner, .key = interned(name).get()});
+}
+
 void GuardSet::length(Src src, int64_t n) { add({.kind = GuardKind::Length, .src = src, .number = n}); }
 
 void GuardSet::keys(Src dict, PyObject* tuple_of_keys) {

@@ -38,6 +38,7 @@ class GuardSet {
   void absent(Src owner, PyObject* name);             // the instance dict has no such attribute
   void key_absent(Src dict, PyObject* key);
   void lookup_absent(Src dict, Src key);              // a key that is compared by identity
+  void empty_slot(Src owner, PyObject* name);         // of the class's __slots__; the type is guarded
   void length(Src src, int64_t n);                    // list, tuple, dict, set, str storage
   void keys(Src dict, PyObject* tuple_of_keys);       // exact keys in exact order
   void same(Src a, Src b);                            // a is b
@@ -47,8 +48,9 @@ class GuardSet {
   // version tags when they are valid.
   void type_attribute(Src type_source, PyTypeObject* type, PyObject* name, PyObject* found);
   void modes(uint64_t expected);                      // grad, inference, autocast, default dtype... packed by the domain
-  // Predicates over tensor sizes, run after all tensor guards on the values of `tensors` (the graph's inputs, in order).
-  void shapes(std::shared_ptr<const ShapeCheck> check, std::vector<Src> tensors);
+  // Predicates over tensor sizes and numbers, run after all guards on the single values of `inputs` (the graph's inputs
+  // in order, then numbers).
+  void shapes(std::shared_ptr<const ShapeCheck> check, std::vector<Src> inputs);
 
   // Makes the value of `src` available after the guards: the register index is the order of the calls.
   int32_t fetch(Src src);
@@ -83,8 +85,13 @@ class GuardProgram {
   virtual int64_t n_fetched() const = 0;
   // The first guard that fails, in words: "self.training is True" / "x.size(0) == 4 (now 5)"; "" if none does.
   virtual std::string explain_failure(const CallArgs& call) const = 0;
-  // The (source text, dimension) pairs of all tensors whose sizes differ, if nothing but sizes differs; else empty.
-  virtual std::vector<std::pair<std::string, int64_t>> changed_sizes(const CallArgs& call) const = 0;
+  // What differs, if nothing but sizes of tensors and values of ints and floats does; else empty.
+  struct Differences {
+    std::vector<std::pair<std::string, int64_t>> sizes;   // source text, dimension
+    std::vector<std::string> numbers;                     // source texts
+    bool empty() const { return sizes.empty() && numbers.empty(); }
+  };
+  virtual Differences differences(const CallArgs& call) const = 0;
   // False for ever once a function, class or module that the guards name has died.
   virtual bool alive() const = 0;
   virtual std::string describe() const = 0;           // all guards, one per line

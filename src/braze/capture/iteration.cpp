@@ -103,7 +103,7 @@ Owned Executor::iterate(Value v) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not iterable", type->tp_name);
     return {};
   }
-  if (prov.is_fresh(o)) return fresh(Ref::steal(PyObject_GetIter(o)));
+  if (prov.is_fresh(o)) return with_iteration(*this, PyObject_GetIter(o), Iteration::Kind::Native, v);
   if (type == &PyDictProxy_Type && v.src == kNoSource) return fresh(Ref::steal(PyObject_GetIter(o)));
   fail(std::string("iteration over the native type ") + type->tp_name);
 }
@@ -141,7 +141,7 @@ Owned Executor::next(Value iterator) {
       }
       case Iteration::Kind::Native: break;
     }
-    return Owned(item);
+    return Owned(item, prov.recall(state.container.object, item.get()));
   }
   if (has_python(type, "__next__")) {
     Owned value = call_method(special(iterator, interned("__next__")), {});

@@ -173,10 +173,13 @@ Owned model_bool(Executor& x, Value, const Arguments& a) {
 // int(x), float(x) of constants, of tensors (through their __int__) and of classes in Python.
 Owned number(Executor& x, PyTypeObject* type, const char* method, const Arguments& a) {
   if (a.n == 1 && a.n_keywords() == 0) {
-    const Category c = x.prov.category(a.objects[0]);
+    const Value given = x.number(a[0]);
+    const Category c = x.prov.category(given.object);
     if (c == Category::Symbolic) {
-      if (type == &PyLong_Type && std::string(Py_TYPE(a.objects[0])->tp_name) == "SymInt") return Owned::borrow(a[0]);
-      const Owned fixed = x.concrete(a[0]);
+      if (type == &PyLong_Type && std::string(Py_TYPE(given.object)->tp_name) == "SymInt") return Owned::borrow(given);
+      if (type == &PyFloat_Type)
+        if (Owned real = x.to_symbolic_float(given); real || PyErr_Occurred()) return real;
+      const Owned fixed = x.concrete(given);
       return Owned::steal(type == &PyLong_Type ? PyNumber_Long(fixed.ref.get()) : PyNumber_Float(fixed.ref.get()));
     }
     PyObject* raw = _PyType_Lookup(Py_TYPE(a.objects[0]), interned(method));
@@ -199,7 +202,10 @@ Owned model_abs(Executor& x, Value, const Arguments& a) {
     x.prov.use_constant(a[0]);
     return Owned::steal(PyNumber_Absolute(a.objects[0]));
   }
-  if (c == Category::Symbolic) return Owned::steal(PyNumber_Absolute(a.objects[0]));
+  if (c == Category::Symbolic) {
+    const Owned fixed = x.concrete(a[0]);
+    return Owned::steal(PyNumber_Absolute(fixed.ref.get()));
+  }
   const Method m = x.special(a[0], interned("__abs__"));
   if (!m.function) {
     PyErr_Format(PyExc_TypeError, "bad operand type for abs(): '%.200s'", Py_TYPE(a.objects[0])->tp_name);

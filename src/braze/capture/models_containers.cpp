@@ -405,25 +405,22 @@ Owned deque_init(Executor& x, Value, const Arguments& a) {
   return Py_TYPE(a.objects[0])->tp_init(a.objects[0], args.get(), nullptr) < 0 ? Owned() : Owned::none();
 }
 
-Owned deque_change(Executor& x, Value callable, const Arguments& a) {
-  x.require_fresh(a[0], "changing");
-  return changing(x, callable, a);
-}
-
+// append, appendleft, insert: what they store keeps its source.
 Owned deque_append(Executor& x, Value callable, const Arguments& a) {
-  x.require_fresh(a[0], "changing");
+  if (a.n == 3) x.prov.use_constant(a[1]);
   return x.mutate(callable.object, a);
 }
 
 Owned deque_extend(Executor& x, Value callable, const Arguments& a) {
   List items;
-  x.require_fresh(a[0], "changing");
-  if (!collect(x, a[1], items)) return {};
+  if (!check_arity("extend", a, 2, 2) || !collect(x, a[1], items)) return {};
   const Owned list = sequence_of(x, items, true);
-  copy_sources(x, list.get(), a.objects[0]);
-  PyObject* const objects[] = {a.objects[0], list.ref.get()};
-  const Src srcs[] = {kNoSource, kNoSource};
-  return x.call_natively(callable.object, {objects, srcs, 2, nullptr});
+  ArgumentList arguments;
+  arguments.add(a[0]);
+  arguments.add(list.get());
+  Owned done = x.mutate(callable.object, arguments.get());
+  if (done) copy_sources(x, list.get(), x.seen(a[0]).object);
+  return done;
 }
 
 Owned defaultdict_init(Executor& x, Value, const Arguments& a) {
@@ -502,9 +499,12 @@ const std::vector<ModelRow>& container_models() {
       {"builtins.str.join", str_join},
       {"collections.deque.__init__", deque_init}, {"collections.deque.append", deque_append},
       {"collections.deque.appendleft", deque_append}, {"collections.deque.extend", deque_extend},
-      {"collections.deque.extendleft", deque_extend}, {"collections.deque.pop", deque_change},
-      {"collections.deque.popleft", deque_change}, {"collections.deque.rotate", deque_change},
-      {"collections.deque.clear", deque_change}, {"collections.defaultdict.__init__", defaultdict_init},
+      {"collections.deque.extendleft", deque_extend}, {"collections.deque.pop", changing},
+      {"collections.deque.popleft", changing}, {"collections.deque.rotate", changing},
+      {"collections.deque.clear", changing}, {"collections.deque.reverse", changing},
+      {"collections.deque.insert", deque_append}, {"collections.deque.remove", changing_with_comparison},
+      {"collections.deque.index", list_index}, {"collections.deque.count", list_count},
+      {"collections.deque.__len__", container_len}, {"collections.defaultdict.__init__", defaultdict_init},
       {"collections.defaultdict.__missing__", defaultdict_missing},
       {"types.MappingProxyType.get", dict_proxy}, {"types.MappingProxyType.keys", dict_proxy},
       {"types.MappingProxyType.values", dict_proxy}, {"types.MappingProxyType.items", dict_proxy},

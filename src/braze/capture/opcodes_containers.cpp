@@ -10,7 +10,7 @@ bool Opcodes::build(Executor& x, Frame& f, uint32_t n, bool tuple) {
   if (!made) return false;
   if (!tuple) x.prov.add_fresh(made.get());
   for (int64_t i = 0; i < count; i++) {
-    const Value v = f.top(count - i);
+    const Value v = x.number(f.top(count - i));
     x.prov.stored(made.get(), v);
     PyObject* item = Ref::borrow(v.object).release();
     if (tuple) {

@@ -160,6 +160,14 @@ Owned Executor::binary(uint32_t op, Value a, Value b) {
   const bool in_place = op >= kFirstInPlace;
   prov.reject_address(a.object);
   prov.reject_address(b.object);
+  a = number(a), b = number(b);
+  Owned fixed_a, fixed_b;
+  if ((prov.category(a.object) == Category::Symbolic || prov.category(b.object) == Category::Symbolic) &&
+      !is_tensor(*this, a) && !is_tensor(*this, b)) {
+    if (Owned out = symbolic_binary(op, a, b); out || PyErr_Occurred()) return out;
+    fixed_a = concrete(a), fixed_b = concrete(b);
+    a = fixed_a.get(), b = fixed_b.get();
+  }
   if (prov.category(a.object) == Category::Constant && prov.category(b.object) == Category::Constant &&
       is_plain(*this, a) && is_plain(*this, b)) {
     prov.use_constant(a);
@@ -213,6 +221,9 @@ Owned Executor::unary(Op op, Value v) {
     const char* function = op == Op::UnaryNegative ? "neg" : op == Op::UnaryPositive ? "pos" : "invert";
     return call_tensor_operator(*this, function, {v});
   }
+  v = number(v);
+  Owned fixed;
+  if (prov.category(v.object) == Category::Symbolic && op != Op::UnaryNegative) fixed = concrete(v), v = fixed.get();
   if (is_plain(*this, v)) {
     prov.use_constant(v);
     PyObject* r = op == Op::UnaryNegative   ? PyNumber_Negative(v.object)
@@ -440,6 +451,13 @@ Owned Executor::compare(int op, Value a, Value b) {
       }
       return call_tensor_operator(*this, kFunctions[op], {a, b});
     }
+  }
+  a = number(a), b = number(b);
+  Owned fixed_a, fixed_b;
+  if (prov.category(a.object) == Category::Symbolic || prov.category(b.object) == Category::Symbolic) {
+    if (Owned out = symbolic_compare(op, a, b); out || PyErr_Occurred()) return out;
+    fixed_a = concrete(a), fixed_b = concrete(b);
+    a = fixed_a.get(), b = fixed_b.get();
   }
   if (compares_natively(*this, a) && compares_natively(*this, b)) {
     prov.use_deep(a);

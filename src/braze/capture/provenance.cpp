@@ -294,13 +294,43 @@ void Provenance::use_key_absent(Value dict, PyObject* key) {
   if (once(src, kAbsent)) guards_.key_absent(dict.src, key);
 }
 
+void Provenance::use_empty_slot(Value owner, PyObject* name) {
+  if (owner.src == kNoSource) return;
+  use_type(owner);
+  const Src src = intern(SourceKind::Member, owner.src, 0, name);
+  if (once(src, kAbsent)) guards_.empty_slot(owner.src, name);
+}
+
 void Provenance::use_present(Value v) {
   if (v.src == kNoSource) return;
   if (category(v.object) == Category::Constant && v.object == Py_None) return use_constant(v);
   use_type(v);
 }
 
+bool Provenance::is_changed_class_name(PyObject* name) const {
+  for (const Ref& changed : changed_class_names_) {
+    if (changed.get() == name || PyUnicode_Compare(changed.get(), name) == 0) return true;
+  }
+  return false;
+}
+
 Value Provenance::class_attribute(PyTypeObject* type, PyObject* name, PyObject* object) {
+  if (!changed_class_names_.empty() && is_changed_class_name(name)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); i++) {
+      PyObject* const base = PyTuple_GET_ITEM(type->tp_mro, i);
+      Shadow* const shadow = find_shadow(base);
+      if (Shadow::Attribute* a = shadow == nullptr ? nullptr : shadow->find(name)) {
+        class_attribute_as_found(type, name, object);   // the guard: no class before this one gains the name
+        return a->value.get();
+      }
+      PyObject* const own = reinterpret_cast<PyTypeObject*>(base)->tp_dict;
+      if (own != nullptr && PyDict_Contains(own, name) == 1) break;
+    }
+  }
+  return class_attribute_as_found(type, name, object);
+}
+
+Value Provenance::class_attribute_as_found(PyTypeObject* type, PyObject* name, PyObject* object) {
   Src& src = type_attributes_[{type, name}];
   if (src == kNoSource) {
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) {   // can't change

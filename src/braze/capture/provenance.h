@@ -120,10 +120,13 @@ class Provenance {
   void use_keys(Value dict);        // exact keys in exact order
   void use_absent(Value owner, PyObject* name);
   void use_key_absent(Value dict, PyObject* key);
+  void use_empty_slot(Value owner, PyObject* name);
   void use_present(Value v);
   void use_type_attribute(PyTypeObject* type, PyObject* name, PyObject* found);
   // A raw class attribute, guarded.
   Value class_attribute(PyTypeObject* type, PyObject* name, PyObject* found);
+  // As it was before the call.
+  Value class_attribute_as_found(PyTypeObject* type, PyObject* name, PyObject* found);
   void assume_constant(Src src) { flags(src) |= kConstant | kType | kIdentity; }
   bool is_guarded_constant(Src src) { return (flags(src) & (kConstant | kIdentity)) != 0; }
   void use_distinct(Value a, Value b);
@@ -140,6 +143,10 @@ class Provenance {
   Shadow* find_shadow(PyObject* owner);
   Shadow& shadow(Value owner);
   std::vector<std::unique_ptr<Shadow>>& shadows() { return shadows_; }
+  // Classes have shadows too: plain values of attributes that no descriptor and no special method is.
+  void note_class_shadow(PyObject* name) { changed_class_names_.push_back(Ref::borrow(name)); }
+  // Some class has a changed attribute of this name.
+  bool is_changed_class_name(PyObject* name) const;
 
  private:
   enum Flag : uint8_t { kType = 1, kConstant = 2, kIdentity = 4, kLength = 8, kTruth = 16, kKeys = 32, kAbsent = 64, kSame = 128 };
@@ -174,6 +181,7 @@ class Provenance {
   };
   std::unordered_map<TypeAttribute, Src, TypeAttributeHash> type_attributes_;
   std::vector<std::unique_ptr<Shadow>> shadows_;
+  std::vector<Ref> changed_class_names_;
 };
 
 }  // namespace braze::capture

@@ -115,10 +115,11 @@ int append_all(PyObject* list, std::span<PyObject* const> values) {
 
 // `target`: the object that a fill writes to; `values`: the operands (nullptr for operand -1).
 PyObject* run_insn(const RecipeInsn& insn, PyObject* target, std::span<PyObject* const> values,
-                   PyObject* const* outputs) {
+                   PyObject* const* outputs, PyObject* const* numbers) {
   switch (insn.op) {
     case RecipeOp::Fetched: break;   // before all others
     case RecipeOp::Output: return new_reference(outputs[insn.a]);
+    case RecipeOp::Number: return new_reference(numbers[insn.a]);
     case RecipeOp::Constant: return new_reference(insn.object.get());
     case RecipeOp::NewList: return new_list(values);
     case RecipeOp::NewTuple: return tuple_of(values);
@@ -154,6 +155,7 @@ const char* name_of(RecipeOp op) {
   switch (op) {
     case RecipeOp::Fetched: return "fetched";
     case RecipeOp::Output: return "output";
+    case RecipeOp::Number: return "number";
     case RecipeOp::Constant: return "constant";
     case RecipeOp::NewList: return "list";
     case RecipeOp::NewTuple: return "tuple";
@@ -187,7 +189,8 @@ int32_t Recipe::add(RecipeOp op, int32_t a, std::span<const int32_t> operands, P
   return slot;
 }
 
-PyObject* Recipe::run(PyObject* const* fetched, PyObject* const* outputs, PyObject** roots) const {
+PyObject* Recipe::run(PyObject* const* fetched, PyObject* const* outputs, PyObject** roots,
+                      PyObject* const* numbers) const {
   std::array<PyObject*, 32> few_slots, few_values;
   std::vector<PyObject*> many;
   size_t most = 0;
@@ -214,7 +217,7 @@ PyObject* Recipe::run(PyObject* const* fetched, PyObject* const* outputs, PyObje
       values[k] = operand < 0 ? nullptr : slots[operand];
     }
     PyObject* target = fills(insn.op) ? slots[insn.a] : nullptr;
-    slots[done] = run_insn(insn, target, {values, count}, outputs);
+    slots[done] = run_insn(insn, target, {values, count}, outputs, numbers);
     if (slots[done] == nullptr) break;
   }
 
@@ -241,7 +244,7 @@ std::string Recipe::describe() const {
     const RecipeInsn& insn = code_[i];
     out += "%" + std::to_string(i) + " = " + name_of(insn.op);
     if (fills(insn.op)) out += " %" + std::to_string(insn.a);
-    if (insn.op == RecipeOp::Fetched || insn.op == RecipeOp::Output) out += " " + std::to_string(insn.a);
+    if (insn.op == RecipeOp::Fetched || insn.op == RecipeOp::Output || insn.op == RecipeOp::Number) out += " " + std::to_string(insn.a);
     if (insn.object) out += " " + constant_text(insn.object.get());
     if (insn.count > 0) out += " (";
     for (int32_t k = 0; k < insn.count; k++) {

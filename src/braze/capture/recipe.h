@@ -14,6 +14,7 @@ namespace braze::capture {
 enum class RecipeOp : uint8_t {
   Fetched,     // a: index among the guards' fetched values
   Output,      // a: index of the graph's output
+  Number,      // a: index among the numbers that the call computes for the program
   Constant,    // object: an immutable object
   NewList, NewTuple, NewDict, NewSet,   // operands: the elements; dict: key, value pairs
   // object: the type; made by the tp_new of its nearest native base, without __init__ or a Python __new__. operands:
@@ -48,7 +49,8 @@ class Recipe {
   size_t n_roots() const { return roots_.size(); }
   // New reference to the result; nullptr with an error set. outputs: borrowed. roots: receives new references to
   // n_roots() values, nullptr for none, if there is no error.
-  PyObject* run(PyObject* const* fetched, PyObject* const* outputs, PyObject** roots = nullptr) const;
+  PyObject* run(PyObject* const* fetched, PyObject* const* outputs, PyObject** roots = nullptr,
+                PyObject* const* numbers = nullptr) const;
   // The index of the one output that is the result as it is, or -1: the call's fast path.
   int32_t single_output() const;
   std::string describe() const;

@@ -1,5 +1,6 @@
 // container[key]: reads, stores and deletions.
 #include "braze/capture/executor.h"
+#include "braze/capture/guard_load.h"
 #include "braze/capture/natives.h"
 #include "braze/capture/operators.h"
 
@@ -159,8 +160,16 @@ bool Executor::set_subscript(Value container, Value key, Value value) {
     for (const Value& v : {container, key, value}) arguments.add(v);
     return static_cast<bool>(mutate(set_item, arguments.get()));
   }
+  if (!prov.is_fresh(container.object) && load::is_deque(container.object)) {
+    static PyObject* const set_item = _PyType_Lookup(type, interned("__setitem__"));
+    prov.use_constant(key);
+    ArgumentList arguments;
+    for (const Value& v : {container, key, value}) arguments.add(v);
+    return static_cast<bool>(mutate(set_item, arguments.get()));
+  }
   require_fresh(container, "changing");
   prov.use_constant(key);
+  value = number(value);
   prov.stored(container.object, value);
   const uint64_t before = frames_run_natively();
   const bool ok = PyObject_SetItem(container.object, key.object, value.object) == 0;

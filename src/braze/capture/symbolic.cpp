@@ -1,7 +1,64 @@
-// Sizes that the tensor domain keeps symbolic: where a program needs the number itself, it is fixed.
+// Sizes and numbers that the tensor domain keeps symbolic: where a program needs the number itself, it is fixed.
 #include "braze/capture/executor.h"
+#include "braze/capture/natives.h"
+#include "braze/capture/operators.h"
 
 namespace braze::capture {
+
+namespace {
+
+bool is_named(PyObject* object, std::string_view type) { return type == Py_TYPE(object)->tp_name; }
+
+bool is_real(PyObject* o) { return PyFloat_CheckExact(o) || is_named(o, "SymFloat"); }
+
+bool is_number(PyObject* o) { return PyLong_CheckExact(o) || is_real(o) || is_named(o, "SymInt"); }
+
+// torch's operators on symbolic numbers raise where they have no answer; CPython's on the numbers themselves then tell.
+Owned attempt(PyObject* result) {
+  if (result == nullptr && !must_propagate(PyErr_Occurred())) PyErr_Clear();
+  return Owned::steal(result);
+}
+
+}  // namespace
+
+Value Executor::number(Value v) {
+  if (!has_changing_numbers_ || v.src == kNoSource) return v;
+  if (!PyLong_CheckExact(v.object) && !PyFloat_CheckExact(v.object)) return v;
+  if (prov.is_guarded_constant(v.src)) return v;
+  PyObject* const symbolic = session.changing_number(v.object, v.src);
+  if (symbolic == nullptr) return v;
+  prov.use_type(v);
+  return {symbolic, kNoSource};
+}
+
+Owned Executor::symbolic_binary(uint32_t op, Value a, Value b) {
+  if (!is_number(a.object) || !is_number(b.object)) return {};
+  prov.use_constant(a);
+  prov.use_constant(b);
+  const bool real = is_real(a.object) || is_real(b.object);
+  switch (static_cast<Binary>(op % kFirstInPlace)) {
+    case Binary::Add: return attempt(PyNumber_Add(a.object, b.object));
+    case Binary::Subtract: return attempt(PyNumber_Subtract(a.object, b.object));
+    case Binary::Multiply: return attempt(PyNumber_Multiply(a.object, b.object));
+    case Binary::TrueDivide: return attempt(PyNumber_TrueDivide(a.object, b.object));
+    case Binary::FloorDivide: return real ? Owned() : attempt(PyNumber_FloorDivide(a.object, b.object));
+    case Binary::Remainder: return real ? Owned() : attempt(PyNumber_Remainder(a.object, b.object));
+    case Binary::Power: return attempt(PyNumber_Power(a.object, b.object, Py_None));
+    default: return {};
+  }
+}
+
+Owned Executor::symbolic_compare(int op, Value a, Value b) {
+  if (!is_number(a.object) || !is_number(b.object)) return {};
+  prov.use_constant(a);
+  prov.use_constant(b);
+  return attempt(PyObject_RichCompare(a.object, b.object, op));
+}
+
+Owned Executor::to_symbolic_float(Value v) {
+  if (is_named(v.object, "SymFloat")) return Owned::borrow(v);
+  return is_named(v.object, "SymInt") ? attempt(PyObject_CallMethod(v.object, "__sym_float__", nullptr)) : Owned();
+}
 
 bool Executor::has_symbolic(PyObject* object, int depth) {
   if (prov.category(object) == Category::Symbolic) return true;

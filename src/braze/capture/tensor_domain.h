@@ -25,12 +25,22 @@ struct TensorOperand {
   bool (*changed_sizes)(const void* state, PyObject* object, std::vector<int64_t>* dimensions) = nullptr;
 };
 
-// Predicates over the sizes of guarded tensors (dynamic shapes). `tensors` are the fetched graph inputs in order.
+// Predicates over the sizes of guarded tensors (dynamic shapes) and over numbers. `inputs`: the fetched graph inputs in
+// order, then the numbers that may change, whose types have been checked.
 class ShapeCheck {
  public:
   virtual ~ShapeCheck() = default;
-  virtual bool run(PyObject* const* tensors) const = 0;
-  virtual std::string explain(PyObject* const* tensors) const = 0;
+  virtual bool run(PyObject* const* inputs) const = 0;
+  virtual std::string explain(PyObject* const* inputs) const = 0;
+};
+
+// The numbers that a call computes before it runs: operands of the executable, and results of the program.
+class CallNumbers {
+ public:
+  virtual ~CallNumbers() = default;
+  virtual int64_t count() const = 0;
+  // inputs: as ShapeCheck's. Fills out[0..count()) with new references; false with an error set, then none is owned.
+  virtual bool run(PyObject* const* inputs, PyObject** out) const = 0;
 };
 
 enum class NativeKind : uint8_t {
@@ -70,6 +80,8 @@ class TraceSession {
   struct Finished {
     std::shared_ptr<Executable> executable;
     std::shared_ptr<const ShapeCheck> shapes;   // may be null
+    std::shared_ptr<const CallNumbers> numbers; // may be null: none are needed
+    int64_t n_number_operands = 0;              // the first of these are the executable's, after the tensors
     std::string graph_text;                     // for explain(); empty unless asked for
     int64_t n_ops = 0;
   };
@@ -82,6 +94,17 @@ class TraceSession {
   virtual std::vector<Input> inputs() const = 0;
   // Tensors whose metadata alone was read (no graph input): they need guards too.
   virtual std::vector<Input> guarded_only() const = 0;
+
+  // --- Python numbers that change between calls (TraceOptions::changing_numbers)
+  virtual bool has_changing_numbers() const { return false; }
+  // The symbolic number that stands for an exact int or float found at `src`, the same one each time; nullptr: it has
+  // to stay what it is. The caller guards the type.
+  virtual PyObject* changing_number(PyObject*, Src) { return nullptr; }
+  // After finish(): the sources of these numbers, in the order in which they follow the inputs().
+  virtual std::vector<Src> changing_numbers() const { return {}; }
+  // Before finish(): a symbolic int or float leaves the trace; its place among the results that follow the operands in
+  // Finished::numbers, or -1.
+  virtual int64_t add_number_result(PyObject*) { return -1; }
   virtual uint64_t modes() const = 0;           // the torch state under which the trace started, packed
   // Before finish(): the modes that the traced code has changed and not left. The calls set them for real, after the
   // segment; the session goes back to the modes of its start.
@@ -100,6 +123,7 @@ struct TraceOptions {
   bool dynamic = false;                         // every size of user inputs symbolic
   // (source text path, dimension) pairs that changed before: symbolic now
   std::vector<std::pair<std::string, int64_t>> dynamic_dims;
+  std::vector<std::string> changing_numbers;    // source text paths of ints and floats that changed before
   bool keep_text = false;
   bool graph_breaks = true;                     // a trace may end before the call does
   uint64_t most_instructions = 0;               // it ends after so many, if not 0: for tests

@@ -218,6 +218,12 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
       segment.inputs.push_back(exit.fetched(input.src));
     }
     for (const TraceSession::Input& input : (*session)->guarded_only()) guards.tensor(input.src, input.operand);
+    for (const Src src : (*session)->changing_numbers()) {
+      inputs.push_back(src);
+      if (finished->numbers) segment.number_inputs.push_back(exit.fetched(src));
+    }
+    segment.numbers = finished->numbers;
+    segment.n_number_operands = finished->n_number_operands;
     if (finished->shapes) guards.shapes(finished->shapes, inputs);
     segment.guards = guards.finish();
   } catch (const Abort& abort) {

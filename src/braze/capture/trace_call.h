@@ -19,6 +19,11 @@ struct Segment {
   std::unique_ptr<GuardProgram> guards;
   std::shared_ptr<Executable> executable;   // null: the call needs no tensor work
   std::vector<int32_t> inputs;              // executable input i is the guards' fetched value inputs[i]
+  // Numbers that change between calls. They are computed from the inputs and the fetched values of number_inputs; the
+  // first n_number_operands are further inputs of the executable, the others the exit's. Null: none.
+  std::shared_ptr<const CallNumbers> numbers;
+  std::vector<int32_t> number_inputs;
+  int64_t n_number_operands = 0;
   Recipe exit;
   std::vector<FramePoint> frames;           // a graph break: the frames that the exit's roots are for; empty: a return
   std::shared_ptr<const struct CaptureFailure> broken;   // why, then

@@ -24,6 +24,7 @@ class CallableExecutor final : public Executable {
     plan_.aliases = graph.aliases;
     plan_.mutations = graph.mutations;
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
+    plan_.inference = context.inference_outputs;
     for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
   }
   ~CallableExecutor() override {
@@ -55,7 +56,7 @@ class CallableExecutor final : public Executable {
       std::vector<int32_t> same_input(results.size(), -1);
       const SizeValue size_value = [](graph::Expr) -> int64_t { throw InternalError("a size is not constant"); };
       runtime::finish_outputs(plan_, callers, new_values, size_value, results, same_input);
-      return runtime::give_outputs(inputs, bindings_, results, same_input, plan_.n_outputs, outputs);
+      return runtime::give_outputs(plan_, inputs, bindings_, results, same_input, outputs);
     } catch (...) {
       runtime::set_python_error();
       return false;

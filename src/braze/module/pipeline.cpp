@@ -305,6 +305,7 @@ runtime::TrainingPlan training_plan(const graph::Graph& joint, const trace::Grap
   plan.outputs.mutations = joint.mutations;
   plan.outputs.tracked = context.joint->tracked;
   plan.outputs.n_outputs = static_cast<int64_t>(context.n_outputs);
+  plan.outputs.inference = context.inference_outputs;
   for (size_t i = 0; i < parts.forward->inputs.size(); i++) {
     plan.inputs.push_back(context.inputs[i]);
     plan.outputs.inputs.push_back(context.inputs[i].kind);

@@ -66,6 +66,7 @@ class Converter {
 
  private:
   void add_input(const graph::Value& value, size_t number) {
+    if (value.type.wrapped_number) throw NotConverted{"a Python number that changes between calls"};
     const std::string name = value.name.empty() ? "input_" + std::to_string(number) : value.name;
     nodes_[&value] = checked(PyObject_CallMethod(
         builder_.get(), "input", "sOOOO", name.c_str(), size_tuple(value.type.sizes).get(),

@@ -50,11 +50,11 @@ class Replay final : public DifferentiableReplay {
       gradients_.push_back(joint_->outputs[i] == nullptr ? -1 : static_cast<int64_t>(number.at(joint_->outputs[i])));
   }
 
-  std::vector<at::Tensor> run(std::span<const at::Tensor> inputs) const override {
+  std::vector<at::Tensor> run(std::span<const at::Tensor> inputs, std::span<const int64_t> size_inputs) const override {
     std::vector<at::Tensor> values(inputs.begin(), inputs.end()), operands, results;
     values.resize(n_values_);
     std::vector<int64_t> sizes(static_cast<size_t>(sizes_.count()));
-    sizes_.evaluate(inputs, sizes.data());
+    sizes_.evaluate(inputs, sizes.data(), size_inputs);
     for (const Step& step : steps_) {
       operands.clear();
       results.clear();

@@ -18,7 +18,7 @@ class DifferentiableReplay {
   virtual ~DifferentiableReplay() = default;
   // inputs: one tensor per graph input, with the history that gradients shall reach. Gives the graph's outputs from
   // number n_forward on. Needs grad mode; throws what operators throw.
-  virtual std::vector<at::Tensor> run(std::span<const at::Tensor> inputs) const = 0;
+  virtual std::vector<at::Tensor> run(std::span<const at::Tensor> inputs, std::span<const int64_t> size_inputs) const = 0;
 };
 
 std::unique_ptr<DifferentiableReplay> make_differentiable_replay(std::shared_ptr<const graph::Graph> joint,

@@ -25,11 +25,13 @@ struct Step {
 class GraphExecutor final : public GraphProgram {
  public:
   GraphExecutor(std::shared_ptr<const graph::Graph> graph, const GraphContext& context)
-      : graph_(std::move(graph)), bindings_(context.inputs), objects_(context.objects), sizes_(*graph_) {
+      : graph_(std::move(graph)), bindings_(context.inputs), size_callers_(context.size_callers),
+        objects_(context.objects), sizes_(*graph_) {
     CHECK(bindings_.size() == graph_->inputs.size());
     plan_.aliases = graph_->aliases;
     plan_.mutations = graph_->mutations;
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
+    plan_.inference = context.inference_outputs;
     if (context.joint) plan_.tracked = context.joint->tracked;
     for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
     number_values();
@@ -45,17 +47,18 @@ class GraphExecutor final : public GraphProgram {
         if (bindings_[i].caller >= 0) callers[i] = unpack(inputs[bindings_[i].caller]);
       std::vector<at::Tensor> values(n_values_);
       std::vector<int64_t> size_values(static_cast<size_t>(sizes_.count()));
+      const std::vector<int64_t> size_inputs = unpack_sizes(size_callers_, inputs);
       std::vector<at::Tensor> results, new_values;
       GilRelease scope(true);
       for (size_t i = 0; i < callers.size(); ++i) values[i] = bind(bindings_[i], callers[i]);
-      execute(values, size_values);
+      execute(values, size_values, size_inputs);
       for (size_t v : mutation_values_) new_values.push_back(values[v]);
       take_outputs(values, results);
       std::vector<int32_t> same_input(results.size(), -1);
       const SizeValue size_value = [&](graph::Expr e) { return size_values[static_cast<size_t>(size_slot(e))]; };
       finish_outputs(plan_, callers, new_values, size_value, results, same_input);
       scope.acquire();
-      return give_outputs(inputs, bindings_, results, same_input, plan_.n_outputs, outputs);
+      return give_outputs(plan_, inputs, bindings_, results, same_input, outputs);
     } catch (...) {
       set_python_error();
       return false;
@@ -74,7 +77,7 @@ class GraphExecutor final : public GraphProgram {
  private:
   // The first values are the bound inputs.
   void execute(std::vector<at::Tensor>& values, std::vector<int64_t>& size_values,
-               std::span<const int64_t> size_inputs = {}) const {
+               std::span<const int64_t> size_inputs) const {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     sizes_.evaluate({values.data(), bindings_.size()}, size_values.data(), size_inputs);
@@ -138,6 +141,7 @@ class GraphExecutor final : public GraphProgram {
 
   std::shared_ptr<const graph::Graph> graph_;
   std::vector<InputBinding> bindings_;
+  std::vector<int32_t> size_callers_;
   std::vector<c10::IValue> objects_;
   SizeSlots sizes_;
   OutputPlan plan_;

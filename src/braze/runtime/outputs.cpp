@@ -1,6 +1,8 @@
 #include "braze/runtime/outputs.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include "braze/runtime/gil.h"
 #include "braze/runtime/python_tensor.h"
@@ -64,9 +66,33 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
   }
 }
 
-bool give_outputs(PyObject* const* caller_inputs, std::span<const InputBinding> bindings,
-                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, int64_t n, PyObject** outputs) {
-  for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+namespace {
+
+// The same memory as a tensor of inference mode.
+at::Tensor as_inference(const at::Tensor& tensor) {
+  const c10::InferenceMode mode;
+  at::Tensor made = at::empty({0}, tensor.options().requires_grad(false));
+  made.unsafeGetTensorImpl()->set_storage_keep_dtype(tensor.storage());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  return made;
+}
+
+void make_inference_outputs(const std::vector<bool>& which, std::vector<at::Tensor>& results) {
+  const std::vector<at::Tensor> before(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(which.size()));
+  for (size_t i = 0; i < which.size(); ++i) {
+    if (!which[i] || !before[i].defined()) continue;
+    size_t first = 0;
+    while (!before[first].is_same(before[i])) ++first;
+    results[i] = first < i ? results[first] : as_inference(before[i]);
+  }
+}
+
+}  // namespace
+
+bool give_outputs(const OutputPlan& plan, PyObject* const* caller_inputs, std::span<const InputBinding> bindings,
+                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, PyObject** outputs) {
+  if (!plan.inference.empty()) make_inference_outputs(plan.inference, results);
+  for (size_t i = 0; i < static_cast<size_t>(plan.n_outputs); ++i) {
     if (same_input[i] >= 0) {
       outputs[i] = Py_NewRef(caller_inputs[bindings[static_cast<size_t>(same_input[i])].caller]);
     } else if (!results[i].defined()) {

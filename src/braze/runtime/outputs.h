@@ -22,6 +22,7 @@ struct OutputPlan {
   std::vector<graph::Mutation> mutations;    // values are not used here
   std::vector<InputBinding::Kind> inputs;    // of each graph input
   std::vector<bool> tracked;                 // by autograd, per output asked for; empty: no gradients in this region
+  std::vector<bool> inference;               // made in inference mode, per output asked for; empty: as the caller's mode is
   int64_t n_outputs = 0;                     // asked for by the caller; graph outputs beyond are bases of aliases
 };
 
@@ -39,8 +40,9 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
                     std::span<const at::Tensor> new_values, const SizeValue& size_value,
                     std::vector<at::Tensor>& outputs, std::vector<int32_t>& same_input);
 
-// Wraps the first n results for Python: new references in outputs[0..n). Returns false with an error set; then nothing is owned.
-bool give_outputs(_object* const* caller_inputs, std::span<const InputBinding> bindings,
-                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, int64_t n, _object** outputs);
+// Wraps the results that the caller asked for: new references in outputs. Returns false with an error set; then nothing
+// is owned.
+bool give_outputs(const OutputPlan& plan, _object* const* caller_inputs, std::span<const InputBinding> bindings,
+                  std::vector<at::Tensor>& results, std::span<const int32_t> same_input, _object** outputs);
 
 }  // namespace braze::runtime

@@ -120,6 +120,7 @@ class ProgramExecutor final : public GraphProgram {
       : env_(program.env),
         kernels_(std::move(kernels)),
         bindings_(context.inputs),
+        size_callers_(context.size_callers),
         objects_(context.objects),
         sizes_(graph),
         tune_(tune) {
@@ -127,6 +128,7 @@ class ProgramExecutor final : public GraphProgram {
     CHECK(kernels_.size() == program.kernels.size());
     plan_.aliases = graph.aliases;
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
+    plan_.inference = context.inference_outputs;
     if (context.joint) plan_.tracked = context.joint->tracked;
     for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
     for (const schedule::BufferPlan& buffer : program.buffers) buffers_.push_back(make_buffer(buffer));
@@ -360,7 +362,7 @@ class ProgramExecutor final : public GraphProgram {
     execute(s);
     if (!simple_outputs_) finish(s, s.callers, s.outputs, s.same_input);
     scope.acquire();
-    return give_outputs(inputs, bindings_, s.outputs, s.same_input, plan_.n_outputs, outputs);
+    return give_outputs(plan_, inputs, bindings_, s.outputs, s.same_input, outputs);
   }
 
   static void set_input(int32_t buffer, at::Tensor tensor, RunState& s) {
@@ -407,7 +409,7 @@ class ProgramExecutor final : public GraphProgram {
       const InputBinding& binding = bindings_[i];
       bound[i] = binding.caller < 0 ? binding.constant : bind(binding, unpack(inputs[binding.caller]));
     }
-    sizes_.evaluate(bound, s.sizes.data());
+    sizes_.evaluate(bound, s.sizes.data(), unpack_sizes(size_callers_, inputs));
   }
 
   void finish(RunState& s, std::span<const at::Tensor> callers, std::vector<at::Tensor>& results,
@@ -674,6 +676,7 @@ class ProgramExecutor final : public GraphProgram {
   std::shared_ptr<sym::ShapeEnv> env_;               // keeps the alias expressions alive
   std::vector<jit::LoadedKernel> kernels_;
   std::vector<InputBinding> bindings_;
+  std::vector<int32_t> size_callers_;
   std::vector<c10::IValue> objects_;
   SizeSlots sizes_;
   OutputPlan plan_;

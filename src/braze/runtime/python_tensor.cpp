@@ -9,6 +9,8 @@ namespace braze::runtime {
 
 const at::Tensor& unpack(PyObject* tensor) { return THPVariable_Unpack(tensor); }
 
+int64_t unpack_integer(PyObject* integer) { return PyLong_AsLongLong(integer); }
+
 PyObject* wrap(at::Tensor tensor) { return THPVariable_Wrap(std::move(tensor)); }
 
 namespace {

@@ -111,7 +111,11 @@ class RegionBackward final : public torch::autograd::Node {
     }
   }
 
-  void save_sizes(std::vector<int64_t> sizes) { sizes_ = std::move(sizes); }
+  // The size inputs of the backward graph, and of the joint one.
+  void save_sizes(std::vector<int64_t> sizes, std::vector<int64_t> joint_sizes) {
+    sizes_ = std::move(sizes);
+    joint_sizes_ = std::move(joint_sizes);
+  }
 
   // The inputs as they were before the call, for a backward pass that is differentiated.
   void save_primals(std::span<const at::Tensor> callers, std::vector<at::Tensor> written, at::Tensor random_state) {
@@ -186,7 +190,7 @@ class RegionBackward final : public torch::autograd::Node {
     }
     for (size_t i = 0; i < tangents.size(); ++i)
       if (const int32_t input = region_->tangent_inputs[i]; input >= 0) inputs[static_cast<size_t>(input)] = tangents[i];
-    if (!region_->random) return region_->replay().run(inputs);
+    if (!region_->random) return region_->replay().run(inputs, joint_sizes_);
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     at::Tensor now;
     {
@@ -200,7 +204,7 @@ class RegionBackward final : public torch::autograd::Node {
       generator.set_state(now);
     };
     try {
-      results = region_->replay().run(inputs);
+      results = region_->replay().run(inputs, joint_sizes_);
     } catch (...) {
       restore();
       throw;
@@ -214,7 +218,7 @@ class RegionBackward final : public torch::autograd::Node {
   std::vector<SavedVariable> primals_;     // one per graph input of the forward graph
   std::vector<Layout> layouts_;            // of the tangents
   std::vector<at::TensorOptions> options_;
-  std::vector<int64_t> sizes_;             // the backward graph's size inputs
+  std::vector<int64_t> sizes_, joint_sizes_;   // size inputs
   at::Tensor random_state_;
   bool releases_ = false;                  // this backward pass is the last one
 };
@@ -236,12 +240,13 @@ class TrainingExecutor final : public Executable {
       for (size_t i = 0; i < callers.size(); ++i)
         if (plan.inputs[i].caller >= 0) callers[i] = unpack(inputs[plan.inputs[i].caller]);
       for (int32_t caller : plan.joint.gradients) differentiated.push_back(unpack(inputs[caller]));
+      std::vector<int64_t> size_inputs = unpack_sizes(region_->context.size_callers, inputs);
       std::vector<at::Tensor> results;
       std::vector<int32_t> same_input(static_cast<size_t>(plan.outputs.n_outputs), -1);
       GilRelease scope(true);
-      run_forward(callers, differentiated, results, same_input);
+      run_forward(callers, differentiated, std::move(size_inputs), results, same_input);
       scope.acquire();
-      return give_outputs(inputs, plan.inputs, results, same_input, plan.outputs.n_outputs, outputs);
+      return give_outputs(plan.outputs, inputs, plan.inputs, results, same_input, outputs);
     } catch (...) {
       set_python_error();
       return false;
@@ -250,7 +255,7 @@ class TrainingExecutor final : public Executable {
 
  private:
   void run_forward(std::span<const at::Tensor> callers, const variable_list& differentiated,
-                   std::vector<at::Tensor>& results, std::vector<int32_t>& same_input) {
+                   std::vector<int64_t> size_inputs, std::vector<at::Tensor>& results, std::vector<int32_t>& same_input) {
     const TrainingPlan& plan = region_->plan;
     std::vector<at::Tensor> bound, written(callers.size());
     for (size_t i = 0; i < callers.size(); ++i) {
@@ -267,9 +272,9 @@ class TrainingExecutor final : public Executable {
       random_state = generator.get_state();
     }
     std::vector<int64_t> sizes(static_cast<size_t>(sizes_.count())), backward_sizes;
-    sizes_.evaluate(bound, sizes.data());
+    sizes_.evaluate(bound, sizes.data(), size_inputs);
     for (SizeSlots::Ref ref : backward_sizes_) backward_sizes.push_back(SizeSlots::value(ref, sizes.data()));
-    region_->forward->run_tensors(std::move(bound), {}, results);
+    region_->forward->run_tensors(std::move(bound), size_inputs, results);
     for (const trace::JointPlan::Spent& spent : plan.joint.spent)
       torch::autograd::set_history(results[static_cast<size_t>(spent.output)],
                                    trace::make_autograd_node<torch::autograd::Error>(spent.error));
@@ -279,7 +284,7 @@ class TrainingExecutor final : public Executable {
         torch::autograd::set_history(results[static_cast<size_t>(tangent.output)], node);
       share_versions(results);
       node->save(callers, results);
-      node->save_sizes(std::move(backward_sizes));
+      node->save_sizes(std::move(backward_sizes), std::move(size_inputs));
       node->save_primals(callers, std::move(written), std::move(random_state));
     }
     finish(callers, sizes, results, same_input);

@@ -25,7 +25,8 @@ struct InputBinding {
     Constant,     // a tensor made while tracing; the executable keeps it
   };
   Kind kind = Kind::Tensor;
-  int32_t caller = -1;      // index into TraceSession::inputs() (Tensor, StorageBase)
+  int32_t caller = -1;      // index into TraceSession::inputs() (Tensor, StorageBase); numbers of the call, as weak
+                            // 0-dim tensors, follow these
   at::Tensor constant;
 };
 
@@ -62,8 +63,10 @@ struct JointPlan {
 // base_output is the same Python object as that output.
 struct GraphContext {
   std::vector<InputBinding> inputs;        // one per graph input
+  std::vector<int32_t> size_callers;       // per Graph::size_inputs: the place of the Python int among the caller's inputs
   std::vector<c10::IValue> objects;        // graph::Opaque slots: generators
   size_t n_outputs = 0;
+  std::vector<bool> inference_outputs;     // made in inference mode where the call is not in it; empty: none
   std::string backend;
   bool keep_text = false;
   // nullopt: no result needs gradients, and none is detached from a caller's tensor that does. Without tangents there

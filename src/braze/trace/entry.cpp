@@ -15,8 +15,10 @@
 #include <ATen/ops/lt.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/one_hot.h>
+#include <ATen/ops/rsub.h>
 #include <ATen/ops/unsafe_split.h>
 #include <ATen/ops/unsafe_split_with_sizes.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -26,6 +28,7 @@
 #include <vector>
 
 #include "braze/trace/abort.h"
+#include "braze/trace/python_number.h"
 #include "braze/trace/recorder.h"
 #include "braze/trace/tensor_guard.h"
 #include "braze/trace/torch_types.h"
@@ -226,6 +229,27 @@ at::Tensor zero_tensor_kernel(DispatchKeySet keys, c10::SymIntArrayRef size, std
   return at::_ops::_efficientzerotensor::redispatch(keys & kAfterEntry, size, dtype, layout, device, pin_memory);
 }
 
+// Composites that ask a symbolic number for its value; with tensors in the numbers' places they do not.
+at::Tensor rsub_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha) {
+  if (current_recorder() == nullptr || !other.isSymbolic())
+    return at::_ops::rsub_Scalar::redispatch(keys & kAfterEntry, self, other, alpha);
+  return at::rsub(self, wrap_number(other), alpha);
+}
+
+at::Tensor where_other_kernel(DispatchKeySet keys, const at::Tensor& condition, const at::Tensor& self,
+                              const at::Scalar& other) {
+  if (current_recorder() == nullptr || !other.isSymbolic())
+    return at::_ops::where_ScalarOther::redispatch(keys & kAfterEntry, condition, self, other);
+  return at::where(condition, self, wrap_number(other));
+}
+
+at::Tensor where_self_kernel(DispatchKeySet keys, const at::Tensor& condition, const at::Scalar& self,
+                             const at::Tensor& other) {
+  if (current_recorder() == nullptr || !self.isSymbolic())
+    return at::_ops::where_ScalarSelf::redispatch(keys & kAfterEntry, condition, self, other);
+  return at::where(condition, wrap_number(self), other);
+}
+
 // Composites that update statistics which their schemas call read-only. Without autograd keys they would reach
 // functionalization whole; their bodies run above it instead.
 void composite_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
@@ -278,6 +302,9 @@ void register_kernels() {
   entry.impl("native_batch_norm", TORCH_FN(batch_norm_kernel));
   entry.impl("_efficientzerotensor", TORCH_FN(zero_tensor_kernel));
   entry.impl("one_hot", TORCH_FN(one_hot_kernel));
+  entry.impl("rsub.Scalar", TORCH_FN(rsub_kernel));
+  entry.impl("where.ScalarOther", TORCH_FN(where_other_kernel));
+  entry.impl("where.ScalarSelf", TORCH_FN(where_self_kernel));
   entry.impl("unsafe_split.Tensor", TORCH_FN(unsafe_split_kernel));
   entry.impl("unsafe_split_with_sizes", TORCH_FN(unsafe_split_with_sizes_kernel));
   for (const char* name : {"batch_norm", "instance_norm", "_batch_norm_impl_index"})

@@ -270,6 +270,7 @@ void Recorder::read_item(const OperatorHandle& op, Stack* stack) {
 
 void Recorder::record(const OperatorHandle& op, Stack* stack) {
   remove_autocast_keys();
+  if (!env_->floats().empty() && record_with_tensors(op, stack)) return;
   OperatorInfo& info = operator_info(op);
   const at::ArrayRef<IValue> arguments = torch::jit::last(*stack, info.arguments.size());
   const Operands operands = look(op, info, arguments);
@@ -324,6 +325,15 @@ bool returns_tensors_only(const c10::FunctionSchema& schema) {
   return lists <= 1;
 }
 
+// Sizes made of Python ints are as symbolic sizes are; true if one had to be fixed.
+bool fix_sizes(NumberEnv& env, std::vector<graph::TensorType>& types) {
+  bool any = false;
+  if (env.integers().empty()) return any;
+  for (graph::TensorType& type : types)
+    for (graph::Expr& size : type.sizes) any |= env.as_size(size) != size;
+  return any;
+}
+
 }  // namespace
 
 // Graphs are read with float32 as the default type. Under another, factories get their type as an argument.
@@ -360,6 +370,7 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
   if (info.has_rule && !dynamic && returns_tensors_only(schema)) {
     const graph::TypeContext context{env_.get(), from_torch(c10::get_default_dtype_as_scalartype())};
     Result<std::vector<graph::TensorType>> types = graph::infer_types(info.op, converted, context);
+    if (types.ok() && fix_sizes(*env_, *types)) types = graph::infer_types(info.op, converted, context);
     if (types.ok()) {
       count_native_rule();
       if (operands.lazy != nullptr) refuse_reinterpretation(info, *operands.lazy, *types);

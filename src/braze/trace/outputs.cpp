@@ -421,11 +421,15 @@ GraphContext Session::context(size_t n_outputs) {
     const auto kind = input.base != nullptr ? InputBinding::Kind::StorageBase : InputBinding::Kind::Tensor;
     binding.emplace(input.value, InputBinding{kind, input.caller, {}});
   }
+  for (const auto& [id, value] : recorder_.float_inputs())
+    if (std::ranges::find(g.inputs, value) != g.inputs.end())
+      binding.emplace(value, InputBinding{InputBinding::Kind::Tensor, next++, {}});
   for (const auto& [value, index] : whole_inputs_)
     binding.emplace(value, InputBinding{InputBinding::Kind::Tensor, stand_ins_[index].caller, {}});
   for (const auto& [value, tensor] : recorder_.constants())
     binding.emplace(value, InputBinding{InputBinding::Kind::Constant, -1, tensor});
   GraphContext out;
+  for (size_t i = 0; i < g.size_inputs.size(); ++i) out.size_callers.push_back(next++);
   for (size_t i = 0; i < g.inputs.size(); ++i)
     out.inputs.push_back(g.input_kinds[i] == graph::InputKind::Tangent ? InputBinding{} : binding.at(g.inputs[i]));
   // Views of a storage count from the start of the tensor through which the caller passes it.
@@ -441,15 +445,6 @@ GraphContext Session::context(size_t n_outputs) {
   out.backend = options_.backend;
   out.keep_text = options_.keep_text;
   return out;
-}
-
-std::vector<SizeRead> Session::size_reads() const {
-  std::vector<SizeRead> reads;
-  for (const StandIn& input : stand_ins_)
-    for (size_t d = 0; d < input.dynamic.size(); ++d)
-      if (input.dynamic[d] && input.caller >= 0)
-        reads.push_back({input.value->type.sizes[d], input.caller, static_cast<int32_t>(d)});
-  return reads;
 }
 
 std::vector<MemoryGroup> Session::memory_groups() const {
@@ -472,6 +467,8 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
   try {
     size_t n_outputs = objects.size();
     std::optional<JointPlan> joint;
+    std::vector<bool> inference;     // per output: made in inference mode, where the call is not in it
+    bool any_inference = false;
     {
       const RecordingScope recording(recorder_);
       refuse_autograd_changes();
@@ -486,10 +483,12 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
         if (!is_traced(object)) return Unsupported{"an output is not a traced tensor", ""};
         const at::Tensor& tensor = THPVariable_Unpack(object);
         // The runtime makes outputs in the caller's mode; views of inputs are as their inputs are.
-        if (tensor.is_inference() != c10::InferenceMode::is_enabled() &&
-            outputs.input_storages.find(storage_of(tensor)) == outputs.input_storages.end()) {
-          return Unsupported{"a tensor leaves the inference mode that it was made in", ""};
-        }
+        const bool foreign = tensor.is_inference() != c10::InferenceMode::is_enabled() &&
+                             outputs.input_storages.find(storage_of(tensor)) == outputs.input_storages.end();
+        if (foreign && !tensor.is_inference())
+          return Unsupported{"a tensor that is made outside of the inference mode of the call", ""};
+        any_inference |= foreign;
+        inference.push_back(foreign);
         if (distinct.insert(tensor.unsafeGetTensorImpl()).second) ++outputs.uses[storage_of(tensor)];
         outputs.visible.push_back(tensor);
       }
@@ -501,7 +500,9 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
     }
     recorder_.remove_autocast_keys();
     drop_unused_inputs(joint);
+    recorder_.graph().size_inputs = recorder_.env()->integers();
     GraphContext about = context(n_outputs);
+    if (any_inference) about.inference_outputs = std::move(inference);
     if (joint) {
       for (const StandIn& input : stand_ins_)
         if (input.gets_gradient) joint->gradients.push_back(input.caller);
@@ -509,8 +510,11 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
     }
     Finished result;
     result.n_ops = static_cast<int64_t>(recorder_.graph().size());
-    result.shapes = make_shape_check(recorder_.env(), size_reads(), memory_groups(),
+    result.shapes = make_shape_check(recorder_.env(), number_reads(), memory_groups(),
                                      static_cast<int32_t>(inputs().size()));
+    std::vector<NumberRequest> requests = number_requests();
+    result.n_number_operands = static_cast<int64_t>(requests.size() - number_results_.size());
+    result.numbers = make_call_numbers(*recorder_.env(), number_reads(), std::move(requests));
     finished_ = true;
     if (options_.keep_text) result.graph_text = graph::print(recorder_.graph());
     if (log_enabled(Topic::kGraph)) log(Topic::kGraph, graph::print(recorder_.graph()));

@@ -60,7 +60,7 @@ PausedRecording::~PausedRecording() {
   include_recording_keys(true);
 }
 
-Recorder::Recorder() : env_(std::make_shared<sym::ShapeEnv>()), graph_(std::make_unique<graph::Graph>(env_)) {
+Recorder::Recorder() : env_(std::make_shared<NumberEnv>()), graph_(std::make_unique<graph::Graph>(env_)) {
   static std::atomic<uint64_t> next{1};
   id_ = next++;
 }
@@ -107,9 +107,20 @@ graph::Argument Recorder::tensor_argument(const at::Tensor& tensor) {
   if (!tensor.defined()) return static_cast<graph::Value*>(nullptr);
   if (TracedImpl* impl = traced(tensor)) return impl->value();
   // A Python number is an immediate, weak in promotion as the tensor that carries it.
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    if (const auto id = symbolic_float(tensor)) return float_input(*id);
     if (auto number = python_number(tensor)) return *std::move(number);
+  }
   return traced(constant(tensor))->value();
+}
+
+graph::Value* Recorder::float_input(FloatId id) {
+  graph::Value*& input = float_inputs_[id];
+  if (input != nullptr) return input;
+  graph::TensorType type;
+  type.dtype = DType::F64;
+  type.wrapped_number = true;
+  return input = graph_->add_input(type, graph::InputKind::User);
 }
 
 namespace {

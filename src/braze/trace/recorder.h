@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,8 @@ class Recorder {
   at::Tensor constant(const at::Tensor& real);
   const std::unordered_map<graph::Value*, at::Tensor>& constants() const { return constants_; }
   const std::vector<c10::IValue>& objects() const { return objects_; }
+  // The graph inputs that are Python floats of the call, or made of such.
+  const std::map<FloatId, graph::Value*>& float_inputs() const { return float_inputs_; }
 
   // Real tensors that came into being during the trace: results of pure operators on constants, Python numbers.
   void adopt(const at::Tensor& real);
@@ -104,6 +107,9 @@ class Recorder {
   void check_uninitialized(const OperatorInfo& info) const;
   void check_as_strided(const OperatorInfo& info);
   void read_item(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+  // scalar_operands.cpp: an operator whose Scalar is a float that changes between calls is recorded in a form that
+  // takes a tensor there. False if there is no such form, or no such float.
+  bool record_with_tensors(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void append(const c10::OperatorHandle& op, OperatorInfo& info, const Operands& operands, torch::jit::Stack* stack);
   // With the bits of lazy conjugation and negation that the result has in eager.
   at::Tensor result_tensor(graph::Value* value, const OperatorInfo& info, const Operands& operands);
@@ -112,6 +118,7 @@ class Recorder {
   graph::Node* add_node(const OperatorInfo& info, std::vector<graph::Argument> arguments,
                         std::vector<graph::TensorType> types);
   graph::Argument tensor_argument(const at::Tensor& tensor);
+  graph::Value* float_input(FloatId id);
 
   uint64_t id_;
   EnvPtr env_;
@@ -123,6 +130,7 @@ class Recorder {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> constant_of_;   // real -> traced
   std::unordered_map<const c10::TensorImpl*, at::Tensor> adopted_;       // kept alive, so that addresses stay unique
   std::vector<c10::IValue> objects_;
+  std::map<FloatId, graph::Value*> float_inputs_;
   std::vector<c10::intrusive_ptr<TracedImpl>> fresh_;
   bool backward_ = false;
   uint32_t region_ = 0;       // of graph/regions.h, while a checkpoint runs

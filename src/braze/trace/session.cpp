@@ -75,6 +75,11 @@ bool is_hidden_attribute(std::string_view name) {
   return std::find(kHidden.begin(), kHidden.end(), name) != kHidden.end();
 }
 
+bool is_storage_offset(PyObject* callable) {
+  return Py_IS_TYPE(callable, &PyMethodDescr_Type) &&
+         PyUnicode_CompareWithASCIIString(PyDescr_NAME(callable), "storage_offset") == 0;
+}
+
 }  // namespace
 
 Session::Session(const capture::TraceOptions& options) : start_modes_(pack_modes()), options_(options) {}
@@ -277,6 +282,11 @@ Ref Session::finish_call(PyObject* result) {
 
 Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) {
   CHECK(!finished_);
+  // Guards look at the places of inputs in their storages, and the stand-ins know them, in a trace of the second kind.
+  if (!options_.storage_bases && is_storage_offset(callable)) {
+    recorder_.request_storage_bases();
+    return Unsupported{"storage_offset() depends on where the caller's tensor lies in its storage", ""};
+  }
   try {
     const RecordingScope recording(recorder_);
     recorder_.take_failure();

@@ -39,6 +39,10 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   Result<Finished> finish(std::span<PyObject* const> outputs) override;
   std::vector<Input> inputs() const override;
   std::vector<Input> guarded_only() const override;
+  bool has_changing_numbers() const override { return !options_.changing_numbers.empty(); }
+  PyObject* changing_number(PyObject* real, capture::Src src) override;
+  std::vector<capture::Src> changing_numbers() const override;
+  int64_t add_number_result(PyObject* symbolic) override;
   uint64_t modes() const override { return start_modes_; }
   Result<std::vector<ModeCall>> leave_modes() override;
   bool retry_with_storage_bases() const override { return recorder_.wants_storage_bases(); }
@@ -68,6 +72,13 @@ class Session final : public capture::TraceSession, public capture::Differentiat
     at::Tensor told_gradient;                         // at first
     bool gets_gradient = false;                       // set by finish(): some output's gradient reaches it
     int32_t caller = -1;                              // set by finish(): place in inputs()
+  };
+
+  struct Number {
+    capture::Src src = capture::kNoSource;
+    capture::Ref symbolic;
+    sym::Expr symbol = 0;            // of an int
+    bool is_float = false;
   };
 
   Status check_supported(PyObject* real) const;
@@ -114,7 +125,8 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   graph::Value* whole_input(StandIn& input);
   void drop_unused_inputs(std::optional<JointPlan>& joint);
   GraphContext context(size_t n_outputs);
-  std::vector<SizeRead> size_reads() const;
+  NumberReads number_reads() const;
+  std::vector<NumberRequest> number_requests() const;
   std::vector<MemoryGroup> memory_groups() const;
 
   ModeGuard mode_guard_;             // first: restored last
@@ -122,6 +134,8 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   capture::TraceOptions options_;
   Recorder recorder_;
   std::vector<StandIn> stand_ins_;
+  std::vector<Number> numbers_;
+  std::vector<NumberRequest> number_results_;
   std::map<BaseKey, Base> bases_;
   std::unordered_map<const c10::TensorImpl*, size_t> by_real_, by_wrapper_;
   std::unordered_map<const graph::Value*, size_t> whole_inputs_;   // extra inputs for based tensors: -> stand-in

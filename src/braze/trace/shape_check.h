@@ -1,19 +1,14 @@
-// The guards over tensors together that a trace needed: relations of symbolic sizes, and which inputs share memory.
+// The guards over inputs together that a trace needed: relations of symbolic sizes and numbers, and which inputs share
+// memory.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "braze/capture/tensor_domain.h"
-#include "braze/trace/sym_node.h"
+#include "braze/trace/call_numbers.h"
 
 namespace braze::trace {
-
-struct SizeRead {           // symbol == tensors[input].size(dim)
-  sym::Expr symbol;
-  int32_t input;
-  int32_t dim;
-};
 
 // Memory relations matter where an input is written: it may share memory with no input but those of its group.
 struct MemoryGroup {
@@ -21,8 +16,8 @@ struct MemoryGroup {
   bool written = false;
 };
 
-// nullptr if there is nothing to check. `n_inputs`: how many tensors run() gets.
-std::shared_ptr<const capture::ShapeCheck> make_shape_check(const EnvPtr& env, std::vector<SizeRead> reads,
-                                                            std::vector<MemoryGroup> groups, int32_t n_inputs);
+// nullptr if there is nothing to check. `n_tensors`: how many of run()'s inputs are tensors; these come first.
+std::shared_ptr<const capture::ShapeCheck> make_shape_check(const EnvPtr& env, NumberReads reads,
+                                                            std::vector<MemoryGroup> groups, int32_t n_tensors);
 
 }  // namespace braze::trace

@@ -1,6 +1,7 @@
 #include "braze/trace/sym_node.h"
 
 #include <c10/core/SymNodeImpl.h>
+#include <torch/csrc/utils/python_symnode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,18 +22,22 @@ class ExprNode final : public c10::SymNodeImpl {
   enum class Kind : uint8_t { Int, Bool, Float };
 
   ExprNode(Expr e, Kind kind, EnvPtr env) : expr_(e), kind_(kind), env_(std::move(env)) {}
-  ExprNode(double value, EnvPtr env) : kind_(Kind::Float), float_(value), env_(std::move(env)) {}
+  ExprNode(FloatId value, EnvPtr env) : kind_(Kind::Float), float_(value), env_(std::move(env)) {}
 
   Expr expr() const { return expr_; }
+  FloatId float_id() const { return float_; }
+  const NumberEnv& env() const { return *env_; }
+  bool is_real() const { return kind_ == Kind::Float; }
 
   bool is_int() override { return kind_ == Kind::Int; }
   bool is_bool() override { return kind_ == Kind::Bool; }
   bool is_float() override { return kind_ == Kind::Float; }
   bool is_nested_int() const override { return false; }
   bool has_hint() override { return true; }
-  bool is_constant() override { return kind_ == Kind::Float || current().is_constant(); }
+  // torch's Python part can't unwrap constant floats.
+  bool is_constant() override { return kind_ != Kind::Float && current().is_constant(); }
   bool is_symbolic() override { return !is_constant(); }
-  std::string str() override { return kind_ == Kind::Float ? std::to_string(float_) : to_string(current()); }
+  std::string str() override { return kind_ == Kind::Float ? env_->describe(float_) : to_string(current()); }
   std::string _graph_repr() override { return str(); }
 
   std::optional<int64_t> constant_int() override {
@@ -46,33 +51,36 @@ class ExprNode final : public c10::SymNodeImpl {
   }
 
   SymNode add(const SymNode& o) override {
-    return kind_ == Kind::Float || o->is_float() ? real(number() + number_of(o)) : integer(current() + expr_of(o));
+    return is_real(o) ? real(FloatOp::Add, o) : integer(current() + expr_of(o));
   }
   SymNode sub(const SymNode& o) override {
-    return kind_ == Kind::Float || o->is_float() ? real(number() - number_of(o)) : integer(current() - expr_of(o));
+    return is_real(o) ? real(FloatOp::Subtract, o) : integer(current() - expr_of(o));
   }
   SymNode mul(const SymNode& o) override {
-    return kind_ == Kind::Float || o->is_float() ? real(number() * number_of(o)) : integer(current() * expr_of(o));
+    return is_real(o) ? real(FloatOp::Multiply, o) : integer(current() * expr_of(o));
   }
   SymNode floordiv(const SymNode& o) override {
-    if (kind_ == Kind::Float || o->is_float()) return real(std::floor(number() / number_of(o)));
+    if (is_real(o)) unsupported("the floor of a quotient of symbolic numbers");
     const Expr divisor = expr_of(o);
     if (env_->guard(sym::eq(divisor, 0), {"division by zero"})) unsupported("division of a size by zero");
     return integer(sym::floor_div(current(), divisor));
   }
   SymNode int_floordiv(const SymNode& o) override { return floordiv(o); }
   SymNode mod(const SymNode& o) override {
-    if (kind_ == Kind::Float || o->is_float()) unsupported("remainder of a floating-point size expression");
+    if (is_real(o)) unsupported("the remainder of symbolic floating-point numbers");
     const Expr divisor = expr_of(o);
     if (env_->guard(sym::eq(divisor, 0), {"division by zero"})) unsupported("division of a size by zero");
     return integer(sym::mod(current(), divisor));
   }
-  // Real numbers made from sizes are constants under a guard: kernels take integers only.
-  SymNode truediv(const SymNode& o) override { return real(number() / number_of(o)); }
+  SymNode truediv(const SymNode& o) override { return real(FloatOp::Divide, o); }
   SymNode float_truediv(const SymNode& o) override { return truediv(o); }
   SymNode int_truediv(const SymNode& o) override { return truediv(o); }
-  SymNode float_pow(const SymNode& o) override { return real(std::pow(number(), number_of(o))); }
-  SymNode pow(const SymNode& o) override { return kind_ == Kind::Float || o->is_float() ? float_pow(o) : pow_by_natural(o); }
+  SymNode float_pow(const SymNode& o) override {
+    const FloatId base = as_float();
+    if (!env_->ask(Comparison::Less, env_->constant(0), base)) unsupported("a power of a symbolic number that is not positive");
+    return real(FloatOp::Power, o);
+  }
+  SymNode pow(const SymNode& o) override { return is_real(o) ? float_pow(o) : pow_by_natural(o); }
   SymNode pow_by_natural(const SymNode& o) override {
     const int64_t n = env_->specialize(expr_of(o), {"exponent"});
     if (n < 0) return float_pow(o);
@@ -80,25 +88,27 @@ class ExprNode final : public c10::SymNodeImpl {
     for (int64_t i = 0; i < n; ++i) result = result * current();
     return integer(result);
   }
-  SymNode neg() override { return kind_ == Kind::Float ? real(-float_) : integer(-current()); }
+  SymNode neg() override {
+    return kind_ == Kind::Float ? real(env_->apply(FloatOp::Negate, float_)) : integer(-current());
+  }
   SymNode sym_min(const SymNode& o) override {
-    if (kind_ == Kind::Float || o->is_float()) return real(std::min(number(), number_of(o)));
+    if (is_real(o)) return real(env_->constant(std::min(number(), number_of(o))));
     return is_endless(expr_of(o)) ? clone() : integer(sym::min(current(), expr_of(o)));
   }
   SymNode sym_max(const SymNode& o) override {
-    if (kind_ == Kind::Float || o->is_float()) return real(std::max(number(), number_of(o)));
+    if (is_real(o)) return real(env_->constant(std::max(number(), number_of(o))));
     return integer(is_endless(expr_of(o)) ? expr_of(o) : sym::max(current(), expr_of(o)));
   }
-  SymNode sym_float() override { return real(number()); }
-  SymNode ceil() override { return kind_ == Kind::Float ? integer(static_cast<int64_t>(std::ceil(float_))) : clone(); }
-  SymNode floor() override { return kind_ == Kind::Float ? integer(static_cast<int64_t>(std::floor(float_))) : clone(); }
+  SymNode sym_float() override { return real(as_float()); }
+  SymNode ceil() override { return kind_ == Kind::Float ? integer(static_cast<int64_t>(std::ceil(number()))) : clone(); }
+  SymNode floor() override { return kind_ == Kind::Float ? integer(static_cast<int64_t>(std::floor(number()))) : clone(); }
 
-  SymNode eq(const SymNode& o) override { return compare(o, sym::eq, [](double a, double b) { return a == b; }); }
-  SymNode ne(const SymNode& o) override { return compare(o, sym::ne, [](double a, double b) { return a != b; }); }
-  SymNode lt(const SymNode& o) override { return compare(o, sym::lt, [](double a, double b) { return a < b; }); }
-  SymNode le(const SymNode& o) override { return compare(o, sym::le, [](double a, double b) { return a <= b; }); }
-  SymNode gt(const SymNode& o) override { return compare(o, sym::gt, [](double a, double b) { return a > b; }); }
-  SymNode ge(const SymNode& o) override { return compare(o, sym::ge, [](double a, double b) { return a >= b; }); }
+  SymNode eq(const SymNode& o) override { return compare(o, sym::eq, Comparison::Equal); }
+  SymNode ne(const SymNode& o) override { return compare(o, sym::ne, Comparison::NotEqual); }
+  SymNode lt(const SymNode& o) override { return compare(o, sym::lt, Comparison::Less); }
+  SymNode le(const SymNode& o) override { return compare(o, sym::le, Comparison::LessEqual); }
+  SymNode gt(const SymNode& o) override { return compare(o, sym::gt, Comparison::Less, true); }
+  SymNode ge(const SymNode& o) override { return compare(o, sym::ge, Comparison::LessEqual, true); }
   SymNode sym_and(const SymNode& o) override { return boolean(sym::logical_and(current(), expr_of(o))); }
   SymNode sym_or(const SymNode& o) override { return boolean(sym::logical_or(current(), expr_of(o))); }
   SymNode sym_not() override { return boolean(sym::logical_not(current())); }
@@ -110,12 +120,15 @@ class ExprNode final : public c10::SymNodeImpl {
   }
   SymNode wrap_int(int64_t n) override { return integer(n); }
   SymNode wrap_bool(bool b) override { return boolean(b ? 1 : 0); }
-  SymNode wrap_float(double x) override { return real(x); }
+  SymNode wrap_float(double x) override { return real(env_->constant(x)); }
 
   int64_t guard_int(const char* file, int64_t line) override { return env_->specialize(current(), place(file, line)); }
   int64_t int_() override { return env_->specialize(current(), {"int()"}); }
   bool guard_bool(const char* file, int64_t line) override { return env_->guard(current(), place(file, line)); }
-  bool bool_() override { return env_->guard(current(), {"bool()"}); }
+  bool bool_() override {
+    if (kind_ == Kind::Float) return env_->ask(Comparison::NotEqual, float_, env_->constant(0));
+    return env_->guard(current(), {"bool()"});
+  }
   double guard_float(const char*, int64_t) override { return number(); }
   bool guard_size_oblivious(const char* file, int64_t line) override { return guard_bool(file, line); }
   bool expect_true(const char* file, int64_t line) override { return guard_bool(file, line); }
@@ -153,9 +166,9 @@ class ExprNode final : public c10::SymNodeImpl {
 
  private:
   Expr current() const { return env_->simplify(expr_); }
-  double number() const {
-    return kind_ == Kind::Float ? float_ : static_cast<double>(env_->specialize(current(), {"float()"}));
-  }
+  double number() const { return env_->fix(as_float()); }
+  bool is_real(const SymNode& o) const { return kind_ == Kind::Float || o->is_float(); }
+  FloatId as_float() const { return kind_ == Kind::Float ? float_ : env_->integer(current()); }
 
   static Expr expr_of(const SymNode& node) {
     if (auto value = node->constant_int()) return *value;
@@ -165,27 +178,34 @@ class ExprNode final : public c10::SymNodeImpl {
     return ours->current();
   }
   static bool is_endless(Expr e) { return e.is_constant() && e.constant() > (int64_t{1} << 62); }
-  static double number_of(const SymNode& node) {
-    if (auto value = node->constant_int()) return static_cast<double>(*value);
+  FloatId float_of(const SymNode& node) const {
+    if (auto value = node->constant_int()) return env_->integer(*value);
     auto* ours = dynamic_cast<ExprNode*>(node.get());
-    if (ours == nullptr) unsupported("a symbolic size that is not of this trace");
-    return ours->number();
+    if (ours == nullptr) unsupported("a symbolic number that is not of this trace");
+    return ours->as_float();
   }
+  double number_of(const SymNode& node) const { return env_->fix(float_of(node)); }
   static sym::Reason place(const char* file, int64_t line) {
     return {std::string(file == nullptr ? "" : file) + ":" + std::to_string(line)};
   }
 
-  SymNode integer(Expr e) const { return c10::make_intrusive<ExprNode>(e, Kind::Int, env_); }
+  SymNode integer(Expr e) const { return c10::make_intrusive<ExprNode>(env_->within_int64(e), Kind::Int, env_); }
   SymNode boolean(Expr e) const { return c10::make_intrusive<ExprNode>(e, Kind::Bool, env_); }
-  SymNode real(double x) const { return c10::make_intrusive<ExprNode>(x, env_); }
+  SymNode real(FloatId id) const { return c10::make_intrusive<ExprNode>(id, env_); }
+  SymNode real(FloatOp op, const SymNode& o) const { return real(env_->apply(op, as_float(), float_of(o))); }
 
-  template <class F>
-  SymNode compare(const SymNode& o, Expr (*predicate)(Expr, Expr), F&& on_numbers) {
-    if (kind_ == Kind::Float || o->is_float()) return boolean(on_numbers(number(), number_of(o)) ? 1 : 0);
+  // `swapped`: `how` compares the other operand with this one.
+  SymNode compare(const SymNode& o, Expr (*predicate)(Expr, Expr), Comparison how, bool swapped = false) {
+    if (is_real(o)) {
+      const FloatId a = as_float(), b = float_of(o);
+      return boolean(env_->ask(how, swapped ? b : a, swapped ? a : b) ? 1 : 0);
+    }
     const Expr a = current(), b = expr_of(o);
     // "To the end" of a slice is the largest integer: no size reaches it, and arithmetic with it overflows.
-    if (is_endless(a) || is_endless(b))
-      return boolean(on_numbers(is_endless(a) ? 1 : 0, is_endless(b) ? 1 : 0) ? 1 : 0);
+    if (is_endless(a) || is_endless(b)) {
+      const double x = is_endless(a) ? 1 : 0, y = is_endless(b) ? 1 : 0;
+      return boolean(trace::compare(how, swapped ? y : x, swapped ? x : y) ? 1 : 0);
+    }
     return boolean(predicate(a, b));
   }
 
@@ -219,7 +239,7 @@ class ExprNode final : public c10::SymNodeImpl {
 
   Expr expr_ = 0;
   Kind kind_;
-  double float_ = 0;
+  FloatId float_ = -1;
   EnvPtr env_;
 };
 
@@ -291,6 +311,33 @@ c10::SymInt to_symint(Expr e, const EnvPtr& env) {
   e = env->simplify(e);
   if (e.is_constant()) return e.constant();
   return c10::SymInt(static_cast<SymNode>(c10::make_intrusive<ExprNode>(e, ExprNode::Kind::Int, env)));
+}
+
+namespace {
+
+// torch wraps nodes once more where they come from Python. The node lives as long as what wraps it.
+const ExprNode* ours(c10::SymNodeImpl* node) {
+  if (auto* python = dynamic_cast<torch::impl::PythonSymNodeImpl*>(node)) {
+    const py::gil_scoped_acquire gil;
+    const py::handle inner = python->getPyObj();
+    if (!py::isinstance<c10::SymNodeImpl>(inner)) return nullptr;
+    node = inner.cast<SymNode>().get();
+  }
+  return dynamic_cast<const ExprNode*>(node);
+}
+
+}  // namespace
+
+PyObject* make_symfloat(FloatId id, const EnvPtr& env) {
+  const py::object node = py::cast(static_cast<SymNode>(c10::make_intrusive<ExprNode>(id, env)));
+  return torch::get_symfloat_class()(node).release().ptr();
+}
+
+std::optional<FloatId> to_float_id(const c10::SymFloat& value) {
+  if (!value.is_symbolic()) return std::nullopt;
+  const ExprNode* node = ours(value.toSymNodeImplUnowned());
+  if (node == nullptr || !node->is_real() || node->env().is_constant(node->float_id())) return std::nullopt;
+  return node->float_id();
 }
 
 Expr to_expr(const c10::SymInt& value) {
