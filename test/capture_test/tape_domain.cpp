@@ -221,7 +221,7 @@ class Session final : public TraceSession {
     for (PyObject* out : outputs) tape_->outputs.push_back(numbers_.at(out));
     tape_->n_tensors = static_cast<int64_t>(kept_.size());
     const auto n_ops = static_cast<int64_t>(tape_->steps.size());
-    return Finished{tape_, nullptr, "", n_ops};
+    return Finished{.executable = tape_, .n_ops = n_ops};
   }
   std::vector<Input> inputs() const override { return inputs_; }
   std::vector<Input> guarded_only() const override { return {}; }

@@ -112,7 +112,7 @@ def test_closures_and_defaults():
     def f(x, scale=2.0, *, shift=1.0):
         return x ** power * scale + shift
 
-    c = braze.compile(f)
+    c = braze.compile(f, dynamic=False)
     check(c, f, X, graphs=1)
     power = 3
     check(c, f, X, graphs=2)

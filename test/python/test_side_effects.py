@@ -204,3 +204,15 @@ def test_storage_offset():
     base = torch.arange(12.0)
     for x in (base[0:3], base[4:7], base[5:8], base[4:7]):
         assert show(compiled(x)) == show(f(x))
+
+
+def test_arguments_of_exceptions():
+    def f(x, n):
+        try:
+            raise KeyError(n)
+        except KeyError as error:
+            return x + error.args[0]
+
+    compiled = braze.compile(f, fullgraph=True)
+    for n in (1.5, 2.5, 2, 3, X):
+        assert show(compiled(X, n)) == show(f(X, n))

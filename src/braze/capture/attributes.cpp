@@ -412,10 +412,12 @@ Owned lookup(Executor& x, Value object, PyObject* name, bool suppress, Method* m
 
 // Classes with __getattribute__ or __getattr__ in Python.
 Owned hooked_attribute(Executor& x, Value object, PyObject* name, bool suppress) {
+  const After after = x.take_after();
   PyTypeObject* type = Py_TYPE(object.object);
   PyObject* getattribute = _PyType_Lookup(type, interned("__getattribute__"));
   PyObject* getattr = _PyType_Lookup(type, interned("__getattr__"));
   Owned out;
+  if (getattr == nullptr) x.expect(after);   // else an AttributeError would not be the end
   const bool wraps_generic = Py_TYPE(getattribute) == &PyWrapperDescr_Type &&
                              reinterpret_cast<PyWrapperDescrObject*>(getattribute)->d_wrapped ==
                                  reinterpret_cast<void*>(PyObject_GenericGetAttr);
@@ -444,16 +446,18 @@ Owned hooked_attribute(Executor& x, Value object, PyObject* name, bool suppress)
     return {};
   }
   x.prov.use_type(object);
+  x.expect(after);
   return x.call(x.prov.class_attribute(type, interned("__getattr__"), getattr), {object, {name, kNoSource}});
 }
 
 Owned lookup(Executor& x, Value object, PyObject* name, bool suppress, Method* method) {
+  const After after = x.take_after();
   PyTypeObject* type = Py_TYPE(object.object);
   const Category category = x.prov.category(object.object);
   if (category == Category::Tensor) return tensor_attribute(x, object, name, suppress, method);
   if (category == Category::Symbolic) return Owned::steal(PyObject_GetAttr(object.object, name));
   const getattrofunc get = type->tp_getattro;
-  if (get == PyObject_GenericGetAttr) return x.generic_attribute(object, name, suppress);
+  if (get == PyObject_GenericGetAttr) return x.expect(after), x.generic_attribute(object, name, suppress);
   if (get == PyModule_Type.tp_getattro) return x.module_attribute(object, name, suppress);
   if (get == PyType_Type.tp_getattro) return x.type_attribute(object, name, suppress);
   if (get == PySuper_Type.tp_getattro) return x.super_attribute(object, name, suppress, method);
@@ -473,6 +477,7 @@ Owned lookup(Executor& x, Value object, PyObject* name, bool suppress, Method* m
     return function ? lookup(x, function.get(), name, suppress, nullptr) : Owned();
   }
   if (is_python_class(type) || _PyType_Lookup(type, interned("__getattr__")) != nullptr) {
+    x.expect(after);
     return hooked_attribute(x, object, name, suppress);
   }
   // Immutable natives with attribute access of their own (generic aliases and their like).
@@ -636,8 +641,9 @@ bool Executor::set_class_attribute(Value object, PyObject* name, Value value) {
 }
 
 bool Executor::set_attribute(Value object, PyObject* name, Value value) {
+  const After after = take_after();
   PyTypeObject* type = Py_TYPE(object.object);
-  if (type->tp_setattro == PyObject_GenericSetAttr) return generic_set_attribute(object, name, value);
+  if (type->tp_setattro == PyObject_GenericSetAttr) return expect(after), generic_set_attribute(object, name, value);
   if (PyType_Check(object.object)) return set_class_attribute(object, name, value);
   if (PyModule_Check(object.object)) fail("setting an attribute of a module");
   PyObject* method_name = interned(value.object != nullptr ? "__setattr__" : "__delattr__");
@@ -647,12 +653,14 @@ bool Executor::set_attribute(Value object, PyObject* name, Value value) {
   prov.use_type(object);
   if (setter == object_setattr || setter == object_delattr) {
     prov.use_type_attribute(type, method_name, setter);
+    expect(after);
     return generic_set_attribute(object, name, value);
   }
   if (setter == nullptr || !PyFunction_Check(setter)) {
     fail(std::string("setting an attribute of an object of the native type ") + type->tp_name);
   }
   const Value function = prov.class_attribute(type, method_name, setter);
+  expect(after);
   return static_cast<bool>(value.object != nullptr ? call(function, {object, {name, kNoSource}, value})
                                                    : call(function, {object, {name, kNoSource}}));
 }

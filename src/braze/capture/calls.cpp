@@ -319,7 +319,7 @@ Owned Executor::call(Value callable, const Arguments& a) {
     after_ = after;
     return call_function(callable, a);
   }
-  if (PyType_Check(object)) return call_type(callable, a);
+  if (PyType_Check(object)) return expect(after), call_type(callable, a);
 
   if (known.native == nullptr && (type == &PyWrapperDescr_Type || type == method_wrapper_type())) {
     Owned out;
@@ -562,7 +562,10 @@ class Operands {
       case Category::Tensor: return tensor(v);
       case Category::Constant:
       case Category::Referent: x_.prov.use_constant(v); return v.object;
-      case Category::Symbolic: return v.object;
+      case Category::Symbolic:
+        if (std::string_view(Py_TYPE(v.object)->tp_name) != "SymBool") return v.object;
+        kept_.push_back(x_.concrete(v).ref);   // whether an operand is a bool decides about more than its value
+        return kept_.back().get();
       case Category::Method: x_.prov.use_deep(v); return v.object;
       case Category::Tuple:
         if (PySlice_Check(v.object)) return slice(v);

@@ -89,6 +89,7 @@ Owned new_object(Executor& x, Value type, const Arguments& a) {
 }
 
 Owned Executor::instantiate(Value type, const Arguments& a) {
+  const After after = take_after();
   PyTypeObject* t = as_type(type.object);
   prov.use_constant(type);
   PyObject* make = _PyType_Lookup(t, interned("__new__"));
@@ -127,19 +128,22 @@ Owned Executor::instantiate(Value type, const Arguments& a) {
     list.add(made.get());
     list.add(a);
     list.set_keyword_names(a.kwnames);
-    const Owned result = call(prov.class_attribute(actual, interned("__init__"), init), list.get());
-    if (!result) return {};
-    if (result.ref.get() != Py_None) {
-      PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'", Py_TYPE(result.ref.get())->tp_name);
-      return {};
+    if (after == After::Push) {
+      frame_->kept = made.get();
+      expect(After::Init);
     }
-    return made;
+    const Owned result = call(prov.class_attribute(actual, interned("__init__"), init), list.get());
+    if (after == After::Push) frame_->kept = {};
+    return result && is_init_result(result.ref.get()) ? made : Owned();
   }
   prov.use_type_attribute(actual, interned("__init__"), init);
   if (actual->tp_init == PyBaseObject_Type.tp_init || PyType_IsSubtype(actual, &PyTuple_Type)) return made;
   if (PyType_IsSubtype(actual, as_type(PyExc_BaseException)) && a.n_keywords() == 0) {
     const Ref args = Ref::steal(PyTuple_New(a.n));
-    for (int64_t i = 0; i < a.n; i++) PyTuple_SET_ITEM(args.get(), i, Ref::borrow(a.objects[i]).release());
+    for (int64_t i = 0; i < a.n; i++) {
+      PyTuple_SET_ITEM(args.get(), i, Ref::borrow(a.objects[i]).release());
+      prov.stored(args.get(), a[i]);   // the exception's args
+    }
     if (actual->tp_init(made.ref.get(), args.get(), nullptr) < 0) return {};
     return made;
   }
@@ -154,6 +158,7 @@ Owned Executor::instantiate(Value type, const Arguments& a) {
 }
 
 Owned Executor::call_type(Value type, const Arguments& a) {
+  const After after = take_after();
   PyTypeObject* t = as_type(type.object);
   if (t == &PyType_Type && a.n == 1) {
     prov.use_type(a[0]);
@@ -188,12 +193,14 @@ Owned Executor::call_type(Value type, const Arguments& a) {
     list.add(a);
     list.set_keyword_names(a.kwnames);
     prov.use_constant(type);
+    expect(after);
     return call_function(prov.class_attribute(meta, interned("__call__"), caller), list.get());
   }
   if (!is_python_class(t) && !PyType_IsSubtype(t, as_type(PyExc_BaseException)) &&
       t != &PyBaseObject_Type && !is_deque(t) && !PyType_IsSubtype(t, &PyDict_Type)) {
     fail(std::string("making an object of the native type ") + t->tp_name);
   }
+  expect(after);
   return instantiate(type, a);
 }
 

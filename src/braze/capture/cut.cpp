@@ -12,7 +12,7 @@ Owned Executor::call_outermost(Value callable, const Arguments& arguments) {
 Owned Executor::resume(const std::vector<EntryFrame>& frames, size_t i) {
   if (i == 0) handled_at_start_ = PyThreadState_Get()->exc_info->exc_value;
   const EntryFrame& entry = frames[i];
-  pending_ = {entry.function, nullptr, kNoSource, After::Push, &frames, i};
+  pending_ = {entry.function, nullptr, kNoSource, i == 0 ? After::Push : frames[i - 1].at.after, &frames, i};
   PyObject* result = start_frame(entry.function.object, entry.at.code->object, this);
   check_abort();
   return Owned::steal(result, result == nullptr ? kNoSource : returned_);
@@ -28,8 +28,37 @@ void Executor::enter_resumed(Frame& f, const PendingCall& call) {
   if (call.index + 1 == call.resumed->size()) return;
   f.view.run(f.code->insns[f.pc].native);
   Owned result = resume(*call.resumed, call.index + 1);
-  if (!result) return;
-  f.push(std::move(result));
+  go_on(f, entry.at.after, std::move(result));
+}
+
+// The frame that `f` called has ended; without a result, an error is set, and is left so unless it ends a loop.
+void Executor::go_on(Frame& f, After after, Owned result) {
+  const Insn& insn = f.code->insns[f.pc];
+  if (!result) {
+    if (after != After::Next || !PyErr_ExceptionMatches(PyExc_StopIteration)) return;
+    PyErr_Clear();
+    f.drop(1);
+    f.pc = insn.target;
+    return;
+  }
+  switch (after) {
+    case After::None: case After::Push: case After::Next: f.push(std::move(result)); break;
+    case After::Drop: break;
+    case After::Init:
+      prov.use_constant(result.get());
+      if (!is_init_result(result.ref.get())) return;
+      break;
+    case After::Again:
+      if (!is_bool_result(result.ref.get())) return;
+      f.push(std::move(result));
+      return;
+    case After::Contains: {
+      const int in = truth(result.get());
+      if (in < 0) return;
+      f.push(Owned::boolean((in == 1) != (insn.arg == 1)));
+      break;
+    }
+  }
   f.pc++;
 }
 
@@ -39,13 +68,19 @@ void Executor::cut(Frame& f) {
     PyObject* const handled = PyThreadState_Get()->exc_info->exc_value;
     throw Abort{{"a graph break while an exception is handled", ""}, handled == nullptr ? 0 : prov.birth_of(handled)};
   }
-  for (const Frame* g = &f; g != nullptr; g = g->caller) {
+  const Frame* inner = nullptr;
+  for (const Frame* g = &f; g != nullptr; inner = g, g = g->caller) {
     CutFrame c;
     const int64_t n = g->sp - g->slots - (g == &f ? 0 : g->operands);
     // A call is repeated from the instruction that names its keywords.
-    c.at = {g->code, g == &f && g->kwnames != nullptr ? g->pc - 1 : g->pc, static_cast<int32_t>(n)};
+    c.at = {g->code, g == &f && g->kwnames != nullptr ? g->pc - 1 : g->pc, static_cast<int32_t>(n),
+            inner == nullptr ? After::None : inner->returned};
     c.function = Owned::borrow(g->function);
     for (int64_t i = 0; i < n; i++) c.slots.push_back(Owned::borrow({g->slots[i], g->src[i]}));
+    if (inner != nullptr && g->kept.object != nullptr) {
+      c.slots.push_back(Owned::borrow(g->kept));
+      c.at.n_slots++;
+    }
     c.started = g->started;
     cut_.insert(cut_.begin(), std::move(c));
   }

@@ -76,6 +76,7 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   f.sp = f.slots + *f.view.n_slots_used;
   f.function = call.function;
   f.caller = frame_;
+  f.returned = call.after;
   f.can_be_cut = generator == nullptr && call.after != After::None && (frame_ == nullptr || frame_->can_be_cut);
   *f.view.n_slots_used = -1;   // as in CPython's own loop: a collection must not read a moving stack
   const size_t n = static_cast<size_t>(f.code->n_slots + f.code->n_stack) + 1;
@@ -152,6 +153,7 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
     const Insn& insn = insns[f.pc];
     f.view.run(insn.native);
     f.started = ++n_instructions;
+    after_ = After::None;
     if (f.can_be_cut) cut_position_ = n_instructions;
     if (n_instructions == cut_at_) [[unlikely]] cut(f);
     switch (insn.op) {
@@ -194,6 +196,7 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
         continue;
       case Op::PopJumpIfFalse:
       case Op::PopJumpIfTrue: {
+        Opcodes::expect_result(*this, f, 1, After::Again);
         const int t = truth(f.top());
         if (t < 0) break;
         f.pop();
@@ -220,6 +223,7 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
         continue;
       }
       case Op::ForIter: {
+        Opcodes::expect_result(*this, f, 0, After::Next);
         Owned item = next(f.top());
         if (item) {
           f.push(std::move(item));
@@ -294,18 +298,21 @@ bool Executor::step(Frame& f, const Insn& insn) {
       std::swap(f.src[f.sp - 1 - f.slots], f.src[f.sp - arg - f.slots]);
       return true;
     }
-    case Op::UnaryPositive: case Op::UnaryNegative: case Op::UnaryNot: case Op::UnaryInvert:
+    case Op::UnaryNot: Opcodes::expect_result(*this, f, 1, After::Again); [[fallthrough]];
+    case Op::UnaryPositive: case Op::UnaryNegative: case Op::UnaryInvert:
       return Opcodes::replace(f, 1, unary(insn.op, f.top()));
     case Op::BinaryOp: return Opcodes::replace(f, 2, binary(arg, f.top(2), f.top()));
-    case Op::BinarySubscr: return Opcodes::replace(f, 2, subscript(f.top(2), f.top()));
-    case Op::ToBool: return Opcodes::to_bool(*this, f);
+    case Op::BinarySubscr: Opcodes::expect_result(*this, f, 2); return Opcodes::replace(f, 2, subscript(f.top(2), f.top()));
+    case Op::ToBool: Opcodes::expect_result(*this, f, 1, After::Again); return Opcodes::to_bool(*this, f);
     case Op::CompareOp: return Opcodes::compare(*this, f, arg);
     case Op::BinarySlice: return Opcodes::binary_slice(*this, f);
     case Op::StoreSlice: return Opcodes::store_slice(*this, f);
     case Op::StoreSubscr:
+      Opcodes::expect_result(*this, f, 3, After::Drop);
       if (!set_subscript(f.top(2), f.top(1), f.top(3))) return false;
       return f.drop(3), true;
     case Op::DeleteSubscr:
+      Opcodes::expect_result(*this, f, 2, After::Drop);
       if (!delete_subscript(f.top(2), f.top(1))) return false;
       return f.drop(2), true;
     case Op::IsOp: {
@@ -313,6 +320,7 @@ bool Executor::step(Frame& f, const Insn& insn) {
       return Opcodes::replace(f, 2, Owned::boolean((same == 1) != (arg == 1)));
     }
     case Op::ContainsOp: {
+      Opcodes::expect_result(*this, f, 2, After::Contains);
       const int in = contains(f.top(), f.top(2));
       return in >= 0 && Opcodes::replace(f, 2, Owned::boolean((in == 1) != (arg == 1)));
     }
@@ -335,13 +343,15 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::StoreDeref: return Opcodes::store_deref(*this, f, arg);
     case Op::DeleteDeref: fail("deletion of a captured variable");
     case Op::CopyFreeVars: return Opcodes::copy_free_vars(*this, f, arg);
-    case Op::LoadAttr: return Opcodes::replace(f, 1, get_attribute(f.top(), f.name(arg)));
+    case Op::LoadAttr: Opcodes::expect_result(*this, f, 1); return Opcodes::replace(f, 1, get_attribute(f.top(), f.name(arg)));
     case Op::LoadMethod: return Opcodes::load_method(*this, f, f.name(arg));
     case Op::LoadSuperAttr: return Opcodes::load_super_attr(*this, f, arg);
     case Op::StoreAttr:
+      Opcodes::expect_result(*this, f, 2, After::Drop);
       if (!set_attribute(f.top(), f.name(arg), f.top(2))) return false;
       return f.drop(2), true;
     case Op::DeleteAttr:
+      Opcodes::expect_result(*this, f, 1, After::Drop);
       if (!set_attribute(f.top(), f.name(arg), {})) return false;
       return f.drop(1), true;
     case Op::BuildTuple: return Opcodes::build(*this, f, arg, true);

@@ -32,6 +32,8 @@ struct Frame {
   uint64_t started = 0;           // the number of the instruction being executed
   int64_t operands = 0;           // of a call being executed: stack entries that its result replaces
   bool suspended = false;         // a generator's, left at a yield
+  Value kept;                     // of a call being executed: what then stands below its result
+  After returned = After::None;   // what the caller does with this frame's result
   bool can_be_cut = false;        // the frame, and all that called it, can be rebuilt
 
   void push(Owned v) {
@@ -232,6 +234,10 @@ class Executor final : public FrameRunner {
   // Rethrows an abort that passed through CPython's own frames.
   void check_abort();
   Frame* frame() const { return frame_; }
+  // What the instruction does with the result of the function that is called next. Who calls more than that function
+  // takes it, and gives it back before the last call.
+  After take_after() { return std::exchange(after_, After::None); }
+  void expect(After after) { after_ = after; }
   const std::string& abort_stack() const { return abort_stack_; }
 
   Provenance& prov;
@@ -254,8 +260,8 @@ class Executor final : public FrameRunner {
   };
 
   void enter_resumed(Frame& f, const PendingCall& call);
+  void go_on(Frame& f, After after, Owned result);
   [[noreturn]] void cut(Frame& f);
-  After take_after() { return std::exchange(after_, After::None); }
 
   PyObject* interpret(Frame& f, bool throwing);
   bool step(Frame& f, const Insn& insn);

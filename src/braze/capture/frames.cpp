@@ -39,6 +39,18 @@ PyObject* unwind(NativeFrame* native, const Code& code, uint32_t pc) {
 
 }  // namespace
 
+bool is_init_result(PyObject* result) {
+  if (result == Py_None) return true;
+  PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'", Py_TYPE(result)->tp_name);
+  return false;
+}
+
+bool is_bool_result(PyObject* result) {
+  if (PyBool_Check(result)) return true;
+  PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s", Py_TYPE(result)->tp_name);
+  return false;
+}
+
 LiveFrames::LiveFrames(std::span<const FramePoint> points, PyObject** roots) {
   for (const FramePoint& point : points) {
     LiveFrame frame{point, Ref::steal(*roots++), {}};
@@ -63,6 +75,7 @@ std::string LiveFrames::key() const {
   for (const LiveFrame& frame : frames_) {
     out.append(reinterpret_cast<const char*>(&frame.at.code), sizeof frame.at.code);
     out.append(reinterpret_cast<const char*>(&frame.at.pc), sizeof frame.at.pc);
+    out.push_back(static_cast<char>('0' + static_cast<int>(frame.at.after)));
     for (const Ref& slot : frame.slots) out.push_back(slot ? 'x' : '-');
     out.push_back('\n');
   }
@@ -115,10 +128,43 @@ PyObject* LiveFrames::run_frame(NativeFrame* native, bool) {
     take_back(native, frame);
     return leave_frame(native, result);
   }
-  if (result == nullptr) return unwind(native, *frame.at.code, frame.at.pc);
-  v.slots[(*v.n_slots_used)++] = result;
-  stand_before(v, *frame.at.code, frame.at.pc + 1);
+  if (!take_result(v, frame, result)) return unwind(native, *frame.at.code, frame.at.pc);
   return hand_over(native);
+}
+
+// The frame that was called has ended. False: an error is set, to be raised where the frame stands.
+bool LiveFrames::take_result(const FrameView& v, const LiveFrame& frame, PyObject* result) {
+  const Code& code = *frame.at.code;
+  const auto push = [&](PyObject* owned) { v.slots[(*v.n_slots_used)++] = owned; };
+  Ref owned = Ref::steal(result);
+  uint32_t next = frame.at.pc + 1;
+  if (!owned) {
+    if (frame.at.after != After::Next || !PyErr_ExceptionMatches(PyExc_StopIteration)) return false;
+    PyErr_Clear();
+    Ref::steal(v.slots[--*v.n_slots_used]);   // the iterator
+    next = code.insns[frame.at.pc].target;
+  } else {
+    switch (frame.at.after) {
+      case After::None: case After::Push: case After::Next: push(owned.release()); break;
+      case After::Drop: break;
+      case After::Init:
+        if (!is_init_result(owned.get())) return false;
+        break;
+      case After::Again:
+        if (!is_bool_result(owned.get())) return false;
+        push(owned.release());
+        next = frame.at.pc;
+        break;
+      case After::Contains: {
+        const int in = PyObject_IsTrue(owned.get());
+        if (in < 0) return false;
+        push(Ref::borrow((in == 1) != (code.insns[frame.at.pc].arg == 1) ? Py_True : Py_False).release());
+        break;
+      }
+    }
+  }
+  stand_before(v, code, next);
+  return true;
 }
 
 PyObject* LiveFrames::run_innermost(NativeFrame* native, LiveFrame& frame) {

@@ -16,14 +16,23 @@ namespace braze::capture {
 
 // What a frame does with the result of the frame that it called.
 enum class After : uint8_t {
-  None,   // not known to this file: a callee under this instruction can't be cut
-  Push,   // the result of the instruction
+  None,      // not known to this file: a callee under this instruction can't be cut
+  Push,      // the result of the instruction
+  Drop,      // setters
+  Init,      // __init__: must be None; the object is on the stack
+  Again,     // __bool__: the instruction is executed once more, on the result
+  Contains,  // __contains__: its truth
+  Next,      // __next__: pushed; StopIteration ends the loop
 };
+// What __init__ and __bool__ must give; else the error is set.
+bool is_init_result(PyObject* result);
+bool is_bool_result(PyObject* result);
 
 struct FramePoint {
   const Code* code = nullptr;
   uint32_t pc = 0;
   int32_t n_slots = 0;   // that are in use
+  After after = After::None;   // of frames that called another one
 
   bool operator==(const FramePoint&) const = default;
 };
@@ -58,6 +67,7 @@ class LiveFrames final : private FrameRunner {
   bool owns(PyObject*) override { return false; }
   PyObject* start(size_t i);
   PyObject* run_innermost(NativeFrame* native, LiveFrame& frame);
+  static bool take_result(const FrameView& v, const LiveFrame& frame, PyObject* result);
   void take_back(NativeFrame* native, LiveFrame& frame);
 
   std::vector<LiveFrame> frames_;

@@ -109,6 +109,7 @@ Owned Executor::iterate(Value v) {
 }
 
 Owned Executor::next(Value iterator) {
+  const After after = take_after();
   PyObject* it = iterator.object;
   PyTypeObject* type = Py_TYPE(it);
   if (PyGen_CheckExact(it)) {
@@ -144,7 +145,9 @@ Owned Executor::next(Value iterator) {
     return Owned(item, prov.recall(state.container.object, item.get()));
   }
   if (has_python(type, "__next__")) {
-    Owned value = call_method(special(iterator, interned("__next__")), {});
+    const Method m = special(iterator, interned("__next__"));
+    expect(after);
+    Owned value = call_method(m, {});
     if (!value && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
     return value;
   }

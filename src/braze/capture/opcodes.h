@@ -14,10 +14,10 @@ struct Opcodes {
     return true;
   }
 
-  // The result of the function that is called next is the instruction's own, in place of the top n entries.
-  static void expect_result(Executor& x, Frame& f, int64_t n) {
+  // What happens with the result of the function that is called next, in place of the top n entries.
+  static void expect_result(Executor& x, Frame& f, int64_t n, After after = After::Push) {
     f.operands = n;
-    x.after_ = After::Push;
+    x.expect(after);
   }
 
   static bool to_bool(Executor& x, Frame& f);

@@ -212,7 +212,7 @@ Owned Executor::binary(uint32_t op, Value a, Value b) {
 }
 
 Owned Executor::unary(Op op, Value v) {
-  if (op == Op::UnaryNot) {
+  if (op == Op::UnaryNot) {   // with what is expected of it
     const int t = truth(v);
     return t < 0 ? Owned() : Owned::boolean(t == 0);
   }
@@ -266,6 +266,7 @@ int Executor::is_same(Value a, Value b) {
 }
 
 int Executor::truth(Value v) {
+  const After after = take_after();
   v = seen(v);
   PyObject* o = v.object;
   if (o == Py_True || o == Py_False || o == Py_None) {
@@ -318,12 +319,10 @@ int Executor::truth(Value v) {
   PyTypeObject* type = Py_TYPE(o);
   PyObject* method = nullptr;
   if (is_python_method(type, interned("__bool__"), method)) {
-    const Owned r = call_method(special(v, interned("__bool__")), {});
-    if (!r) return -1;
-    if (!PyBool_Check(r.ref.get())) {
-      PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s", Py_TYPE(r.ref.get())->tp_name);
-      return -1;
-    }
+    const Method m = special(v, interned("__bool__"));
+    expect(after);
+    const Owned r = call_method(m, {});
+    if (!r || !is_bool_result(r.ref.get())) return -1;
     prov.use_constant(r.get());
     return r.ref.get() == Py_True;
   }
@@ -512,6 +511,7 @@ Owned Executor::compare(int op, Value a, Value b) {
 }
 
 int Executor::contains(Value container, Value item) {
+  const After after = take_after();
   PyTypeObject* type = Py_TYPE(container.object);
   PyObject* method = nullptr;
   if (!PyDict_Check(container.object)) container = seen(container);
@@ -520,7 +520,9 @@ int Executor::contains(Value container, Value item) {
     return r ? truth(r.get()) : -1;
   }
   if (is_python_method(type, interned("__contains__"), method)) {
-    const Owned r = call_method(special(container, interned("__contains__")), {item});
+    const Method m = special(container, interned("__contains__"));
+    expect(after);
+    const Owned r = call_method(m, {item});
     return r ? truth(r.get()) : -1;
   }
   if (PyDict_Check(container.object) || PyDictKeys_Check(container.object)) {

@@ -80,6 +80,7 @@ Owned dict_item(Executor& x, Value dict, Value key) {
 }  // namespace
 
 Owned Executor::subscript(Value container, Value key) {
+  const After after = take_after();
   if (!PyDict_Check(container.object)) container = seen(container);
   PyTypeObject* type = Py_TYPE(container.object);
   if (PyList_CheckExact(container.object) || PyTuple_CheckExact(container.object)) {
@@ -112,7 +113,9 @@ Owned Executor::subscript(Value container, Value key) {
   }
   PyObject* method = nullptr;
   if (is_python_method(type, interned("__getitem__"), method)) {
-    return call_method(special(container, interned("__getitem__")), {key});
+    const Method m = special(container, interned("__getitem__"));
+    expect(after);
+    return call_method(m, {key});
   }
   prov.use_type(container);
   prov.use_type_attribute(type, interned("__getitem__"), _PyType_Lookup(type, interned("__getitem__")));
@@ -137,13 +140,16 @@ Owned Executor::subscript(Value container, Value key) {
 }
 
 bool Executor::set_subscript(Value container, Value key, Value value) {
+  const After after = take_after();
   PyTypeObject* type = Py_TYPE(container.object);
   if (is_tensor(*this, container)) {
     return static_cast<bool>(call_tensor_operator(*this, "setitem", {container, key, value}));
   }
   PyObject* method = nullptr;
   if (is_python_method(type, interned("__setitem__"), method)) {
-    return static_cast<bool>(call_method(special(container, interned("__setitem__")), {key, value}));
+    const Method m = special(container, interned("__setitem__"));
+    expect(after);
+    return static_cast<bool>(call_method(m, {key, value}));
   }
   if (PyDict_Check(container.object)) return dict_set(container, key, value);
   if (PyList_Check(container.object)) {
@@ -178,9 +184,12 @@ bool Executor::set_subscript(Value container, Value key, Value value) {
 }
 
 bool Executor::delete_subscript(Value container, Value key) {
+  const After after = take_after();
   PyObject* method = nullptr;
   if (is_python_method(Py_TYPE(container.object), interned("__delitem__"), method)) {
-    return static_cast<bool>(call_method(special(container, interned("__delitem__")), {key}));
+    const Method m = special(container, interned("__delitem__"));
+    expect(after);
+    return static_cast<bool>(call_method(m, {key}));
   }
   if (PyDict_Check(container.object)) return dict_delete(container, key);
   prov.use_deep(key);

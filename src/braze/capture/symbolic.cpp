@@ -95,6 +95,7 @@ Owned Executor::concrete(Value v) {
   std::vector<Value> values;
   for (Py_ssize_t i = 0; i < n; i++) {
     items.push_back(concrete(prov.item_of(v, PyTuple_GET_ITEM(v.object, i), i)));
+    prov.use_constant(items.back().get());
     values.push_back(items.back().get());
   }
   const Owned tuple = make_tuple(values.data(), n);

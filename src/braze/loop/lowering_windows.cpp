@@ -237,6 +237,10 @@ bool lower_upsample_nearest(Lowering& l, const Node& node, ScalarOp) {
     for (size_t axis = 0; axis < n_axes; ++axis) {
       const size_t dim = axis + 2;
       if (from[dim] == to[dim]) continue;
+      if (l.is_one(from[dim])) {
+        place[dim] = 0;
+        continue;
+      }
       if (!exact && to[dim] == from[dim] * Expr(2)) {   // a case of its own in ATen
         place[dim] = floor_div(at[dim], Expr(2));
         continue;
@@ -297,8 +301,10 @@ bool lower_upsample_linear(Lowering& l, const Node& node, ScalarOp) {
     const Term one = l.constant(inner, 1);
     if (from[dim] == to[dim]) return {at[dim], at[dim], one, l.constant(inner, 0)};
     const Neighbours n = neighbours(l, node, axis, n_axes, at[dim], from[dim], to[dim], inner);
-    return {l.computed_index(n.low, from[dim], false, bindings), l.computed_index(n.high, from[dim], false, bindings),
-            one - n.weight, n.weight};
+    const auto index = [&](Term value) {
+      return l.is_one(from[dim]) ? Expr(0) : l.computed_index(value, from[dim], false, bindings);
+    };
+    return {index(n.low), index(n.high), one - n.weight, n.weight};
   };
   // Between the axes [axis, end), with what stands before and behind them as in `place`.
   using Load = std::function<Term(const Indices& place, const std::vector<Binding>& bindings)>;
@@ -307,7 +313,13 @@ bool lower_upsample_linear(Lowering& l, const Node& node, ScalarOp) {
     std::vector<Along> axes;
     for (size_t k = axis; k < end; ++k) axes.push_back(along(k, at, bindings));
     const std::function<Term(size_t, Indices)> blend = [&](size_t k, Indices place) -> Term {
-      if (k == end) return load(place, bindings);
+      if (k == end) {   // with the bindings of this place alone
+        std::vector<Binding> own = bindings;
+        std::erase_if(own, [&](const Binding& b) {
+          return std::ranges::none_of(place, [&](Expr e) { return sym::depends_on(e, b.symbol); });
+        });
+        return load(place, own);
+      }
       const Along& a = axes[k - axis];
       place[k + 2] = a.low;
       const Term low = blend(k + 1, place);

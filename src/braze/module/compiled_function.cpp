@@ -189,10 +189,30 @@ PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
   return frames->finish();
 }
 
-PyObject* run(CompiledFunction* self, const std::shared_ptr<const Entry>& entry, Fetched& fetched) {
+// Nothing outside has changed when a program fails: the call is made once more, by CPython, so that type, message and
+// traceback are eager's. Where eager succeeds, what was traced does not hold for these arguments.
+PyObject* run_again(CompiledFunction* self, const Call& call, size_t nargsf) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const Ref owned_type = Ref::steal(type), owned_value = Ref::steal(value), owned_traceback = Ref::steal(traceback);
+  PyObject* const result = call_eagerly(self, call.args, nargsf, call.kwnames);
+  if (result == nullptr) return nullptr;
+  const Ref text = owned_value ? Ref::steal(PyObject_Str(owned_value.get())) : Ref();
+  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  note_skip(self, {"a compiled program failed", std::string("a compiled program failed where eager does not: ") + (words == nullptr ? "?" : words), nullptr});
+  return result;
+}
+
+PyObject* run(CompiledFunction* self, const std::shared_ptr<const Entry>& entry, Fetched& fetched, const Call& call,
+              size_t nargsf) {
   std::optional<LiveFrames> frames;
   bool computed = false;
   PyObject* result = run_entry(*entry, fetched, frames, computed);
+  if (result == nullptr && !computed && PyErr_ExceptionMatches(PyExc_Exception) && !must_propagate(PyErr_Occurred())) {
+    fetched.release();
+    return run_again(self, call, nargsf);
+  }
   if (!frames) [[likely]] return result;
   Ref::steal(result);
   fetched.release();
@@ -215,7 +235,7 @@ PyObject* call_without_entry(CompiledFunction* self, const Call& call, size_t na
   }
   Fetched fetched;
   Made made = compile_entry(self, self->state->cache, call, fetched);
-  if (auto* entry = std::get_if<std::shared_ptr<const Entry>>(&made)) return run(self, *entry, fetched);
+  if (auto* entry = std::get_if<std::shared_ptr<const Entry>>(&made)) return run(self, *entry, fetched, call, nargsf);
   const Skip& skip = std::get<Skip>(made);
   if (skip.error_set) return nullptr;
   if (self->state->fullgraph && skip.failure != nullptr && !skip.failure->user_error) {
@@ -240,7 +260,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   try {
     {
       Fetched fetched;
-      if (const auto entry = self->state->cache.find(request, fetched)) [[likely]] return run(self, entry, fetched);
+      if (const auto entry = self->state->cache.find(request, fetched)) [[likely]] return run(self, entry, fetched, request, nargsf);
     }
     return call_without_entry(self, request, nargsf);
   } catch (const std::exception& error) {

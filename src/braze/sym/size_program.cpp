@@ -56,12 +56,10 @@ void SizeProgram::run(int64_t* values) const {
         out = a * b;
         break;
       case Op::FloorDiv:
-        CHECK(b != 0);
-        out = floor_div_int(a, b);
+        out = b == 0 ? 0 : floor_div_int(a, b);   // a guard of the same program fails
         break;
       case Op::Mod:
-        CHECK(b != 0);
-        out = mod_int(a, b);
+        out = b == 0 ? 0 : mod_int(a, b);
         break;
       case Op::Min:
         out = std::min(a, b);

@@ -93,8 +93,8 @@ void decompose(const OperatorHandle& op, c10::Device device, Stack* stack) {
         local.included_, local.excluded_.remove(DispatchKey::Functionalize));
     op.redispatchBoxed(DispatchKeySet(device.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), stack);
   }
-  for (const at::Tensor& t : wrapped)
-    if (functional::unsafeGetFunctionalWrapper(t)->has_data_mutation())
+  for (const at::Tensor& t : wrapped)   // numbers stay as they are
+    if (functional::isFunctionalTensor(t) && functional::unsafeGetFunctionalWrapper(t)->has_data_mutation())
       unsupported(c10::toString(op.operator_name()) + " changes its arguments without saying so");
   const size_t n_results = op.schema().returns().size();
   for (IValue& value : std::span(stack->end() - static_cast<std::ptrdiff_t>(n_results), n_results))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "braze/trace/abort.h"
 
@@ -187,6 +188,11 @@ bool NumberEnv::ask(Comparison how, FloatId a, FloatId b) {
   const bool known = std::ranges::any_of(float_guards_, [&](const FloatGuard& g) { return g.how == how && g.a == a && g.b == b; });
   if (!known) float_guards_.push_back({how, a, b, holds});
   return holds;
+}
+
+bool NumberEnv::is_in_f32(FloatId id) {
+  const double most = std::numeric_limits<float>::max();
+  return ask(Comparison::LessEqual, id, constant(most)) && ask(Comparison::LessEqual, constant(-most), id);
 }
 
 std::string NumberEnv::describe(FloatId id) const {

@@ -56,6 +56,8 @@ class NumberEnv final : public sym::ShapeEnv {
   // The value, under guards that the inputs keep theirs.
   double fix(FloatId id);
   bool ask(Comparison how, FloatId a, FloatId b);
+  // Others are refused by many kernels, and have to stay what they are.
+  bool is_in_f32(FloatId id);
   const std::vector<FloatNode>& floats() const { return floats_; }
   const std::vector<FloatGuard>& float_guards() const { return float_guards_; }
   std::string describe(const FloatGuard& guard) const;

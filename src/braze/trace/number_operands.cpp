@@ -95,6 +95,8 @@ c10::Scalar number_in(const at::Tensor& traced) {
   return c10::SymFloat(c10::SymNode(c10::make_intrusive<NumberInTensor>(traced)));
 }
 
+bool has_form_with_tensors(const std::string& name) { return forms().contains(name); }
+
 bool has_number_in_tensor(at::ArrayRef<c10::IValue> arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& v) { return node_of(v) != nullptr; });
 }

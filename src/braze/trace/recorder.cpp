@@ -108,7 +108,7 @@ graph::Argument Recorder::tensor_argument(const at::Tensor& tensor) {
   if (TracedImpl* impl = traced(tensor)) return impl->value();
   // A Python number is an immediate, weak in promotion as the tensor that carries it.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    if (const auto id = symbolic_float(tensor)) return float_input(*id);
+    if (const auto id = symbolic_float(tensor); id && env_->is_in_f32(*id)) return float_input(*id);
     if (auto number = python_number(tensor)) return *std::move(number);
   }
   return traced(constant(tensor))->value();

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "braze/trace/abort.h"
+#include "braze/trace/number_operands.h"
 #include "braze/trace/recorder.h"
 #include "braze/trace/sym_node.h"
 
@@ -41,8 +42,6 @@ constexpr std::array<Row, 16> kRows = {{
     {"aten::fill.Scalar", "fill.Tensor", 1},
 }};
 
-bool is_changing(const IValue& value) { return value.isSymFloat() && to_float_id(value.toSymFloat()).has_value(); }
-
 c10::OperatorHandle find(std::string_view name) {
   const size_t dot = name.find('.');
   return c10::Dispatcher::singleton().findSchemaOrThrow(
@@ -55,6 +54,10 @@ c10::OperatorHandle find(std::string_view name) {
 bool Recorder::record_with_tensors(const c10::OperatorHandle& op, Stack* stack) {
   const size_t n = op.schema().arguments().size();
   std::vector<IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(n), stack->end());
+  const auto is_changing = [&](const IValue& value) {
+    const auto id = value.isSymFloat() ? to_float_id(value.toSymFloat()) : std::nullopt;
+    return id && env_->is_in_f32(*id);
+  };
   if (std::ranges::none_of(arguments, is_changing)) return false;
 
   const auto weak = [&](const IValue& value) {
@@ -73,35 +76,23 @@ bool Recorder::record_with_tensors(const c10::OperatorHandle& op, Stack* stack) 
     stack->emplace_back(std::move(result));
     return true;
   };
-  // x * s
-  const auto scaled = [&](const IValue& x, const IValue& s) { return call("mul.Tensor", {x, weak(s)}); };
-
   const std::string name = c10::toString(op.operator_name());
   if (const auto row = std::ranges::find(kRows, std::string_view(name), &Row::name);
       row != kRows.end() && is_changing(arguments[row->scalar])) {
     arguments[row->scalar] = weak(arguments[row->scalar]);
     return finish(call(row->other, arguments));
   }
-  if (name == "aten::add.Tensor" || name == "aten::sub.Tensor")   // alpha
-    return finish(call(name.substr(6), {arguments[0], scaled(arguments[1], arguments[2]), 1}));
-  if (name == "aten::lerp.Scalar") {
-    const at::Tensor weight = call("_to_copy", {weak(arguments[2]), arguments[0].toTensor().scalar_type(), IValue(), IValue(), IValue(), false, IValue()});
-    return finish(call("lerp.Tensor", {arguments[0], arguments[1], weight}));
-  }
-  if (name == "aten::addcmul") {
-    const at::Tensor product = call("mul.Tensor", {scaled(arguments[1], arguments[3]), arguments[2]});
-    return finish(call("add.Tensor", {arguments[0], product, 1}));
-  }
-  if (name == "aten::addcdiv") {
-    const at::Tensor quotient = call("div.Tensor", {arguments[1], arguments[2]});
-    return finish(call("add.Tensor", {arguments[0], scaled(quotient, arguments[3]), 1}));
-  }
   if (name == "aten::full" || name == "aten::full_like" || name == "aten::new_full") {
     const size_t scalar = name == "aten::new_full" ? 2 : 1;
     const IValue value = std::exchange(arguments[scalar], IValue(0.0));
     return finish(call("fill.Tensor", {call(name.substr(6), arguments), weak(value)}));
   }
-  return false;
+  if (!has_form_with_tensors(name)) return false;
+  IValue* const on_stack = &*(stack->end() - static_cast<std::ptrdiff_t>(n));
+  for (size_t i = 0; i < n; ++i)
+    if (is_changing(arguments[i])) on_stack[i] = number_in(tensor_for(float_input(*to_float_id(arguments[i].toSymFloat())))).toSymFloat();
+  call_with_tensors(op, stack);
+  return true;
 }
 
 }  // namespace braze::trace

@@ -1,0 +1,231 @@
+"""Graph breaks in functions that an instruction other than a plain call has started: the caller goes on as CPython
+would, with the result, without it, or with what it means."""
+
+import pytest
+import torch
+
+import braze
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    braze.reset()
+    yield
+
+
+X = torch.tensor([1.0, 2.0])
+
+
+def compare(program, *calls, graphs=None):
+    compiled = braze.compile(program, backend="eager")
+    for _ in range(2):
+        for x in calls:
+            torch.testing.assert_close(compiled(x.clone()), program(x.clone()), rtol=0, atol=0)
+    assert braze.counters()["skipped"] == {}
+    if graphs is not None:
+        assert braze.counters()["graphs"] == graphs
+
+
+class Box:
+    """Each special method does tensor work on both sides of a break."""
+
+    def __init__(self, x):
+        y = x * 2
+        self.n = int(y.sum().item())
+        self.x = y + 1
+
+    @property
+    def scaled(self):
+        y = self.x + 1
+        n = y.sum().item()
+        return y * n
+
+    @scaled.setter
+    def scaled(self, value):
+        y = value * 2
+        self.n = y.sum().item()
+        self.x = y + self.n
+
+    def __getattr__(self, name):
+        if not name.startswith("times_"):
+            raise AttributeError(name)
+        y = self.x * int(name[6:])
+        return y + y.sum().item()
+
+    def __getitem__(self, i):
+        y = self.x + i
+        return y * y.sum().item()
+
+    def __setitem__(self, i, value):
+        y = value + i
+        self.x = y * y.sum().item()
+
+    def __delitem__(self, i):
+        y = self.x + i
+        self.x = y * y.sum().item()
+
+    def __contains__(self, value):
+        y = self.x + value
+        return y.sum().item()
+
+    def __enter__(self):
+        y = self.x + 1
+        self.x = y * y.sum().item()
+        return self.x
+
+    def __exit__(self, *args):
+        y = self.x + 1
+        self.x = y * y.sum().item()
+
+
+class Flag:
+    def __init__(self, x):
+        self.x = x
+
+    def __bool__(self):
+        y = self.x * 2
+        return y.sum().item() > 0
+
+
+class Countdown:
+    def __init__(self, x, n):
+        self.x, self.n = x, n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.x = self.x + 1
+        if self.n == 0:
+            if self.x.sum().item() > -1e9:
+                raise StopIteration
+        self.n -= 1
+        return self.x * self.x.sum().item()
+
+
+def test_init():
+    compare(lambda x: (lambda b: (b.x + 1, b.n))(Box(x + 1)), X, -X, graphs=3)
+
+
+def test_init_of_subclasses():
+    class Derived(Box):
+        def __init__(self, x, *, k):
+            super().__init__(x + k)
+            self.k = self.x * k
+
+    def f(x):
+        d = Derived(x + 1, k=3)
+        return d.k + d.x, d.n, isinstance(d, Box)
+
+    compare(f, X, -X)
+
+
+def test_init_that_returns_something():
+    class Odd:
+        def __init__(self, x):
+            y = x + 1
+            if y.sum().item() < 0:
+                return 3
+
+    def f(x):
+        try:
+            Odd(x)
+        except TypeError as error:
+            return x - len(str(error))
+        return x + 1
+
+    compare(f, X, -2 * X)
+
+
+def test_properties():
+    def f(x):
+        b = Box(x)
+        y = b.scaled + 1
+        b.scaled = y * 2
+        return b.x + 1, b.n
+
+    compare(f, X, -X)
+
+
+def test_getattr_fallback():
+    def f(x):
+        b = Box(x)
+        return b.times_3 + b.times_2, hasattr(b, "other")
+
+    compare(f, X, -X)
+
+
+def test_subscripts():
+    def f(x):
+        b = Box(x)
+        y = b[2] + 1
+        b[1] = y
+        del b[3]
+        return b.x + 1
+
+    compare(f, X, -X)
+
+
+def test_membership():
+    def f(x):
+        b = Box(x)
+        y = x + (5 if 2 in b else 7)
+        return y * (2 if 1 not in b else 3)
+
+    compare(f, X, -X, -0.5 * X)
+
+
+def test_with_statements():
+    def f(x):
+        b = Box(x)
+        with b as y:
+            z = y * 2
+        return z + b.x
+
+    compare(f, X, -X)
+
+
+def test_truth():
+    def f(x):
+        y = x + 1
+        if Flag(y):
+            y = y * 2
+        if not Flag(y):
+            y = y * 3
+        while Flag(y):
+            y = y - 10
+        return y, not Flag(y)
+
+    compare(f, X, -X)
+
+
+def test_iterators():
+    def f(x):
+        total = x * 1
+        for y in Countdown(x, 3):
+            total = total + y
+        for y in Countdown(total, 0):
+            total = total * 100
+        return total + 1
+
+    compare(f, X, -X)
+
+
+def test_errors_leave_through_the_caller():
+    class Fails:
+        def __init__(self, x):
+            y = x + 1
+            raise KeyError(y.sum().item())
+
+        @property
+        def value(self):
+            return 1
+
+    def f(x):
+        try:
+            Fails(x * 2)
+        except KeyError as error:
+            return x + error.args[0]
+        return x
+
+    compare(f, X, -X)
