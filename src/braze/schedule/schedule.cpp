@@ -72,6 +72,7 @@ class Scheduler {
     for (Nest& nest : make_nests(work_, group, stored_)) {
       split_borders(work_, nest);
       Shaped shaped = shape(work_, std::move(nest));
+      if (const std::string problems = verify(shaped.kernel); !problems.empty()) throw InternalError(problems);
       LaunchStep step;
       for (int32_t id : shaped.params) {
         const Buffer& b = work_.buffer(id);
