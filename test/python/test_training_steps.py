@@ -265,3 +265,48 @@ def test_dicts_with_tensors_as_keys():
     gone = weakref.ref(y)
     del table[y], y
     assert gone() is None
+
+
+def test_tensors_that_become_one():
+    def backward(a, b):
+        (a * 2 + b * 3).sum().backward()
+        return a.grad.clone()
+
+    def keys(x, y):
+        return x * len({x, y})
+
+    def addresses(x, y):
+        return x * len({id(x): 1, id(y): 1})
+
+    def derivative(a, b):
+        return torch.autograd.grad((a * 2 + b * 3).sum(), [a, b])
+
+    for f in (backward, keys, addresses, derivative):
+        compiled = braze.compile(f, fullgraph=True)
+
+        def make():
+            return torch.ones(1, requires_grad=True)
+
+        for same in (False, True, False, True):
+            results = []
+            for g in (f, compiled):
+                a = make()
+                results.append(g(a, a if same else make()))
+            torch.testing.assert_close(results[1], results[0])
+
+
+def test_weights_that_are_tied_later():
+    model, x = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)), torch.randn(2, 4)
+
+    def f():
+        model.zero_grad()
+        model(x).square().sum().backward()
+        return torch.ones(1) * sum(p.numel() for p in model.parameters())
+
+    compiled = braze.compile(f)
+    compiled()
+    model[1].weight = model[0].weight
+    count = f()
+    expected = model[0].weight.grad.clone()
+    assert compiled().item() == count.item()
+    torch.testing.assert_close(model[0].weight.grad, expected)

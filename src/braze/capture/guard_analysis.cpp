@@ -54,6 +54,9 @@ void GuardCompiler::attach_requirements() {
   for (const auto& [check, tensors] : set_.shapes_) {
     for (const Src src : tensors) need(src);
   }
+  for (const std::vector<Src>& srcs : set_.distinct_) {
+    for (const Src src : srcs) need(src);
+  }
 }
 
 size_t GuardCompiler::container(bool is_type, PyObject* object) {
@@ -230,6 +233,7 @@ bool GuardCompiler::checked_at_load(const Requirement& r) const {
     case GuardKind::Tensor:
     case GuardKind::TypeAttribute:
     case GuardKind::Modes:
+    case GuardKind::AllDistinct:
     case GuardKind::Shapes: return false;
   }
   return false;
@@ -259,6 +263,9 @@ void GuardCompiler::mark_loads() {
   for (const Src src : set_.fetched_) nodes_[src].load = true;
   for (const auto& [check, tensors] : set_.shapes_) {
     for (const Src src : tensors) nodes_[src].load = true;
+  }
+  for (const std::vector<Src>& srcs : set_.distinct_) {
+    for (const Src src : srcs) nodes_[src].load = true;
   }
   for (const Requirement& r : set_.requirements_) {
     if (r.other != kNoSource) nodes_[r.other].load = true;

@@ -216,6 +216,7 @@ void GuardCompiler::emit_check(int32_t i, Reg reg) {
     case GuardKind::Same:
     case GuardKind::Distinct:
     case GuardKind::Modes:
+    case GuardKind::AllDistinct:
     case GuardKind::Shapes: break;   // emit_last
   }
 }
@@ -225,6 +226,12 @@ void GuardCompiler::emit_last(const Requirement& r, int32_t i) {
   if (r.kind == GuardKind::LookupAbsent) emit(GuardOp::LookupAbsent, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
   if (r.kind == GuardKind::Same) emit(GuardOp::Same, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
   if (r.kind == GuardKind::Distinct) emit(GuardOp::Distinct, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
+  if (r.kind == GuardKind::AllDistinct) {
+    std::vector<uint32_t> registers;
+    for (const Src src : set_.distinct_[static_cast<size_t>(r.number)]) registers.push_back(nodes_[src].reg);
+    emit(GuardOp::AllDistinct, 0, static_cast<uint32_t>(program_->distinct_.size()), i, kNoSource);
+    program_->distinct_.push_back(std::move(registers));
+  }
   if (r.kind == GuardKind::Shapes) {
     auto& [check, tensors] = set_.shapes_[static_cast<size_t>(r.number)];
     FlatProgram::ShapeRow row{std::move(check), {}};
@@ -271,6 +278,9 @@ void GuardCompiler::bind_constant_registers() {
     }
   }
   for (Reg& reg : program_->fetched_) bind(reg);
+  for (std::vector<uint32_t>& registers : program_->distinct_) {
+    for (Reg& reg : registers) bind(reg);
+  }
   for (auto& row : program_->shapes_) {
     for (Reg& reg : row.tensors) bind(reg);
   }

@@ -46,6 +46,7 @@ std::string FlatProgram::requirement_text(const Requirement& r) const {
       return std::string("class ") + constant_text(r.value) + ": " + constant_text(r.key) + " is " + constant_text(r.found);
     case GuardKind::Modes: return "torch modes: " + domain().describe_modes(static_cast<uint64_t>(r.number));
     case GuardKind::Shapes: return "relations between sizes hold";
+    case GuardKind::AllDistinct: return "objects that were different ones still are";
   }
   return "?";
 }

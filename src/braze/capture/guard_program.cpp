@@ -48,6 +48,31 @@ bool FlatProgram::check_shapes(const ShapeRow& row) const {
   return row.check->run(tensors);
 }
 
+bool FlatProgram::all_distinct(const std::vector<uint32_t>& registers) const {
+  // Open addressing, at most half full.
+  size_t size = 16;
+  while (size < registers.size() * 2) size *= 2;
+  PyObject* few[256] = {};
+  std::vector<PyObject*> many;
+  PyObject** table = few;
+  if (size > std::size(few)) {
+    many.resize(size);
+    table = many.data();
+  }
+  for (const uint32_t r : registers) {
+    PyObject* const object = registers_[r];
+    size_t at = (reinterpret_cast<uintptr_t>(object) >> 4) * 0x9e3779b97f4a7c15u >> 20;
+    for (;; at++) {
+      PyObject*& entry = table[at & (size - 1)];
+      if (entry == object) return false;
+      if (entry != nullptr) continue;
+      entry = object;
+      break;
+    }
+  }
+  return true;
+}
+
 void FlatProgram::forget_versions() const {
   for (Group& group : groups_) group.version = 0;
 }
@@ -181,6 +206,9 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
         continue;
       case GuardOp::Shapes:
         if (!check_shapes(shapes_[insn.b])) return static_cast<int64_t>(pc);
+        continue;
+      case GuardOp::AllDistinct:
+        if (!all_distinct(distinct_[insn.b])) return static_cast<int64_t>(pc);
         continue;
 
       case GuardOp::InstanceGroup:

@@ -51,6 +51,7 @@ enum class GuardOp : uint8_t {
   FunctionCode,   // constants b and b + 1: a known function, and the code that it has
   Modes,          // b: number
   Shapes,         // b: check
+  AllDistinct,    // b: list
   // Groups. b: group; a: register.
   InstanceGroup, DictGroup, ConstDictGroup, ConstTypeGroup, GroupEnd,
 };
@@ -100,6 +101,7 @@ class FlatProgram final : public GuardProgram {
   // The number of the first instruction at or after `start` whose guard fails.
   int64_t first_failure(const CallArgs& call, size_t start) const;
   bool check_shapes(const ShapeRow& row) const;
+  bool all_distinct(const std::vector<uint32_t>& registers) const;
   void forget_versions() const;
   std::string requirement_text(const Requirement& requirement) const;
   std::string found_text(const GuardInsn& insn, const CallArgs& call) const;   // "now False"
@@ -114,6 +116,7 @@ class FlatProgram final : public GuardProgram {
   std::vector<FoundRecord> found_;
   std::vector<TensorOperand> operands_;
   std::vector<ShapeRow> shapes_;
+  std::vector<std::vector<uint32_t>> distinct_;   // registers
   std::vector<uint32_t> fetched_;         // registers
   std::vector<Ref> held_;                 // constants and keys
   WeakObjects watched_;

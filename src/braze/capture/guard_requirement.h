@@ -24,6 +24,7 @@ enum class GuardKind : uint8_t {
   TypeAttribute,  // value: the type, key: the name, found: what its MRO gives, or nullptr
   Modes,          // number: the domain's packed modes
   Shapes,         // number: index of the check
+  AllDistinct,    // number: index of the list
 };
 
 // Pointers are borrowed: from the guard set while the trace runs, then from the program's constants or watched objects.

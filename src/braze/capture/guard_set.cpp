@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "braze/capture/guard_compiler.h"
 #include "braze/capture/guard_constant.h"
 #include "braze/capture/guards.h"
@@ -105,6 +107,14 @@ void GuardSet::shapes(std::shared_ptr<const ShapeCheck> check, std::vector<Src> 
   CHECK(check != nullptr);
   add({.kind = GuardKind::Shapes, .number = static_cast<int64_t>(shapes_.size())});
   shapes_.emplace_back(std::move(check), std::move(tensors));
+}
+
+void GuardSet::all_distinct(std::vector<Src> srcs) {
+  std::ranges::sort(srcs);
+  srcs.erase(std::unique(srcs.begin(), srcs.end()), srcs.end());
+  if (srcs.size() < 2) return;
+  add({.kind = GuardKind::AllDistinct, .number = static_cast<int64_t>(distinct_.size())});
+  distinct_.push_back(std::move(srcs));
 }
 
 int32_t GuardSet::fetch(Src src) {

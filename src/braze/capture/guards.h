@@ -52,6 +52,7 @@ class GuardSet {
   // in order, then numbers).
   void shapes(std::shared_ptr<const ShapeCheck> check, std::vector<Src> inputs);
 
+  void all_distinct(std::vector<Src> srcs);           // no two are one object
   // Makes the value of `src` available after the guards: the register index is the order of the calls.
   int32_t fetch(Src src);
 
@@ -66,6 +67,7 @@ class GuardSet {
   std::vector<Ref> held_;                             // what the requirements point to, during the trace
   std::vector<TensorOperand> operands_;
   std::vector<std::pair<std::shared_ptr<const ShapeCheck>, std::vector<Src>>> shapes_;
+  std::vector<std::vector<Src>> distinct_;
   std::vector<Src> fetched_;
 };
 

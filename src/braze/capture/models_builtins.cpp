@@ -268,6 +268,7 @@ Owned model_id(Executor& x, Value, const Arguments& a) {
   if (!check_arity("id", a, 1, 1)) return {};
   if (!x.prov.has_origin(a[0])) x.fail("id(): addresses differ between calls");
   const Ref number = Ref::steal(PyLong_FromVoidPtr(a.objects[0]));
+  x.prov.use_as_key(a.objects[0]);
   if (number) x.prov.add_address(number);
   return Owned(number);
 }

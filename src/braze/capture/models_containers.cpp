@@ -16,6 +16,7 @@ void require_native_hash(Executor& x, Value key) {
     case Category::Symbolic: x.fail("a symbolic number as the key of a dict");
     case Category::Identity: case Category::Tensor: case Category::Unset: {
       PyTypeObject* type = Py_TYPE(key.object);
+      x.prov.use_as_key(key.object);
       if (type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare) return;
       if (x.prov.category(key.object) == Category::Tensor) return;   // hashed and found by identity
       if (type->tp_hash == PyObject_HashNotImplemented) return;      // raises

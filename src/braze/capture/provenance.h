@@ -132,6 +132,11 @@ class Provenance {
   void use_distinct(Value a, Value b);
   void use_set(Value set);          // exact members
   void use_distinct_from_others(Value v);
+  // The traced program tells objects apart by identity, as keys or by id(): those seen as several must stay several.
+  void use_as_key(PyObject* object) {
+    if (const Src* src = known_.find(object)) keys_.push_back(*src);
+  }
+  const std::vector<Src>& keys() const { return keys_; }
   // An int made of an address: it may only be compared with its like or be a key of a fresh dict.
   void add_address(const Ref& number) { addresses_[number.get()] = true, kept_.push_back(number); }
   void reject_address(PyObject* number) const {
@@ -182,6 +187,7 @@ class Provenance {
   std::unordered_map<TypeAttribute, Src, TypeAttributeHash> type_attributes_;
   std::vector<std::unique_ptr<Shadow>> shadows_;
   std::vector<Ref> changed_class_names_;
+  std::vector<Src> keys_;            // existing objects used as keys, perhaps repeated
 };
 
 }  // namespace braze::capture

@@ -105,6 +105,8 @@ class TraceSession {
   // Before finish(): a symbolic int or float leaves the trace; its place among the results that follow the operands in
   // Finished::numbers, or -1.
   virtual int64_t add_number_result(PyObject*) { return -1; }
+  // Tensors whose gradients the trace has computed or set: no two of them may be one.
+  virtual std::vector<Src> distinct() const { return {}; }
   virtual uint64_t modes() const = 0;           // the torch state under which the trace started, packed
   // Before finish(): the modes that the traced code has changed and not left. The calls set them for real, after the
   // segment; the session goes back to the modes of its start.

@@ -225,6 +225,9 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     segment.numbers = finished->numbers;
     segment.n_number_operands = finished->n_number_operands;
     if (finished->shapes) guards.shapes(finished->shapes, inputs);
+    std::vector<Src> keys = provenance.keys(), tensors = (*session)->distinct();
+    guards.all_distinct(std::move(keys));
+    guards.all_distinct(std::move(tensors));
     segment.guards = guards.finish();
   } catch (const Abort& abort) {
     PyErr_Clear();

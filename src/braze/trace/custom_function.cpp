@@ -165,6 +165,7 @@ PyObject* run_backward(PyObject*, PyObject* const* arguments, Py_ssize_t n, PyOb
       if (root.is_cuda()) unsupported("gradients on a GPU");
       if (root.requires_grad()) roots.push_back(torch::autograd::impl::gradient_edge(root));
     }
+    recorder->ran_backward = true;
     nodes_behind(roots);
   } catch (const Abort& abort) {
     recorder->note_failure(abort.why);

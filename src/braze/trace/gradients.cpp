@@ -69,6 +69,13 @@ Result<std::vector<PyObject*>> Session::receivers(std::span<PyObject* const> roo
   return out;
 }
 
+std::vector<capture::Src> Session::distinct() const {
+  std::vector<capture::Src> out;
+  for (const StandIn& input : stand_ins_)
+    if (input.knows_gradient || (recorder_.ran_backward && input.real.requires_grad())) out.push_back(input.src);
+  return out;
+}
+
 std::vector<capture::Differentiation::NewGradient> Session::new_gradients() const {
   std::vector<NewGradient> out;
   for (const StandIn& input : stand_ins_)

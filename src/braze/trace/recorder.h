@@ -91,6 +91,7 @@ class Recorder {
   };
   Custom custom;
 
+  bool ran_backward = false;
   // Where backward passes that freed what they used started.
   torch::autograd::edge_list spent_roots;
 

@@ -43,6 +43,7 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   PyObject* changing_number(PyObject* real, capture::Src src) override;
   std::vector<capture::Src> changing_numbers() const override;
   int64_t add_number_result(PyObject* symbolic) override;
+  std::vector<capture::Src> distinct() const override;
   uint64_t modes() const override { return start_modes_; }
   Result<std::vector<ModeCall>> leave_modes() override;
   bool retry_with_storage_bases() const override { return recorder_.wants_storage_bases(); }
