@@ -4,17 +4,10 @@ import sys
 import unittest
 
 import pytest
-from capture_driver import ct
+from capture_driver import ct, program_list
 from test_capture_opcodes import run, same
 
-PROGRAMS = []
-
-
-def program(*args):
-    def register(fn):
-        PROGRAMS.append(pytest.param(fn, args, id=fn.__name__))
-        return fn
-    return register
+PROGRAMS, program = program_list()
 
 
 class Never:

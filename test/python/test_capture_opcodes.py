@@ -14,7 +14,7 @@ import operator
 import typing
 
 import pytest
-from capture_driver import ct
+from capture_driver import ct, program_list
 
 
 
@@ -37,14 +37,7 @@ def run(program, *args, **kwargs):
     return segment.call(program, args, kwargs)
 
 
-PROGRAMS = []
-
-
-def program(*args):
-    def register(fn):
-        PROGRAMS.append(pytest.param(fn, args, id=fn.__name__))
-        return fn
-    return register
+PROGRAMS, program = program_list()
 
 
 # ---- names, constants, stack

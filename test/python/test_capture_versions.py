@@ -2,16 +2,10 @@
 import functools
 
 import pytest
+from capture_driver import program_list
 from test_capture_opcodes import run, same
 
-PROGRAMS = []
-
-
-def program(*args):
-    def register(fn):
-        PROGRAMS.append(pytest.param(fn, args, id=fn.__name__))
-        return fn
-    return register
+PROGRAMS, program = program_list()
 
 
 @program(3)

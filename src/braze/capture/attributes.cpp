@@ -366,13 +366,6 @@ Owned tensor_attribute(Executor& x, Value object, PyObject* name, bool suppress,
   x.prov.use_type(object);
   PyObject* raw = _PyType_Lookup(type, name);
   const Value descriptor = x.prov.class_attribute(type, name, raw);
-  const auto traced = [&]() -> Ref {
-    if (x.session.is_traced(object.object)) return Ref::borrow(object.object);
-    if (object.src == kNoSource) x.fail("a tensor of unknown origin");
-    Result<Ref> stand_in = x.session.stand_in(object.object, object.src);
-    if (!stand_in.ok()) throw Abort{stand_in.why()};
-    return *stand_in;
-  };
   if (raw != nullptr) {
     PyTypeObject* kind = Py_TYPE(raw);
     if (kind == &PyFunction_Type || kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type) {
@@ -387,8 +380,8 @@ Owned tensor_attribute(Executor& x, Value object, PyObject* name, bool suppress,
       if (name == interned("__class__")) return x.bind(descriptor, object, type, name);
       if (name == interned("__dict__")) return x.instance_dict(object);
       if (name == interned("grad") && has_callers_gradient(x, object)) return get_gradient(x, object);
-      const Ref stand_in = traced();
-      Result<Ref> value = x.session.get_attribute(stand_in.get(), name);
+      const Ref traced = stand_in(x, object);
+      Result<Ref> value = x.session.get_attribute(traced.get(), name);
       if (!value.ok()) throw Abort{value.why()};
       if (x.prov.category(value->get()) == Category::Tensor) {
         if (PyObject* real = x.session.real_of(value->get())) {

@@ -50,6 +50,9 @@ PyObject* registered_native(const char* name);   // borrowed; nullptr: there is 
 // The side effects of a trace so far; differs after new ones.
 std::vector<PyObject*> side_effects(Executor& x);
 
+// The traced tensor for one that the program uses; aborts if it can't be traced.
+Ref stand_in(Executor& x, Value tensor);
+
 // Whether `.grad` of the tensor is a matter of the two functions below: it stands for one of the caller's.
 bool has_callers_gradient(Executor& x, Value tensor);
 Owned get_gradient(Executor& x, Value tensor);

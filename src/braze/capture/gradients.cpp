@@ -3,6 +3,14 @@
 
 namespace braze::capture {
 
+Ref stand_in(Executor& x, Value tensor) {
+  if (x.session.is_traced(tensor.object)) return Ref::borrow(tensor.object);
+  if (tensor.src == kNoSource) x.fail("a tensor of unknown origin");
+  Result<Ref> made = x.session.stand_in(tensor.object, tensor.src);
+  if (!made.ok()) throw Abort{made.why()};
+  return *made;
+}
+
 namespace {
 
 Differentiation& differentiation(Executor& x) {
@@ -11,19 +19,8 @@ Differentiation& differentiation(Executor& x) {
   return *out;
 }
 
-Ref taken(Result<Ref> result) {
-  if (!result.ok()) throw Abort{result.why()};
-  return *result;
-}
-
 void check(const Status& status) {
   if (!status.ok()) throw Abort{status.why()};
-}
-
-Ref stand_in(Executor& x, Value tensor) {
-  if (x.session.is_traced(tensor.object)) return Ref::borrow(tensor.object);
-  if (tensor.src == kNoSource) x.fail("a tensor of unknown origin");
-  return taken(x.session.stand_in(tensor.object, tensor.src));
 }
 
 // `traced` stands for the caller's tensor `real`.

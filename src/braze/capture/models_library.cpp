@@ -31,11 +31,14 @@ Owned inert(Executor& x, Value type, const Arguments&) {
   return x.call_function({polyfill("null_context").get(), kNoSource}, ArgumentList().get());
 }
 
+Ref default_generator() {
+  const Ref torch = Ref::steal(PyImport_GetModule(interned("torch")));
+  return torch ? Ref::steal(PyObject_GetAttr(torch.get(), interned("default_generator"))) : Ref();
+}
+
 // The process's CPU generator, whose state the graph reads and writes; others are not known to the graph.
 Owned generator_state(Executor& x, const Arguments& a, const char* native) {
-  const Ref torch = Ref::steal(PyImport_GetModule(interned("torch")));
-  const Ref standard = torch ? Ref::steal(PyObject_GetAttr(torch.get(), interned("default_generator"))) : Ref();
-  if (a.objects[0] != standard.get() || registered_native(native) == nullptr) {
+  if (a.objects[0] != default_generator().get() || registered_native(native) == nullptr) {
     PyErr_Clear();
     x.fail("the state of a random generator");
   }
@@ -65,8 +68,7 @@ Owned manual_seed(Executor& x, Value, const Arguments& a) {
     if (all) x.add_effect(all.get(), arguments.get());
   }
   PyErr_Clear();
-  const Ref torch = Ref::steal(PyImport_GetModule(interned("torch")));
-  const Ref generator = Ref::steal(PyObject_GetAttr(torch.get(), interned("default_generator")));
+  const Ref generator = default_generator();
   x.prov.add_derived(generator.get());
   return Owned(generator);
 }

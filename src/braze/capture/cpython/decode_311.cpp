@@ -1,30 +1,9 @@
 // Decoding of CPython 3.11's instructions.
-#include "braze/capture/cpython/decode.h"
+#include "braze/capture/cpython/native_opcodes.h"
 
 #if PY_MINOR_VERSION == 11
 
 namespace braze::capture::cpython {
-
-namespace {
-
-enum Native : uint8_t {
-#define OPCODE(number, name, caches) k##name = number,
-#include "braze/capture/cpython/opcodes_311.def"
-#undef OPCODE
-};
-
-}  // namespace
-
-uint32_t n_caches(uint8_t opcode) {
-  switch (opcode) {
-#define OPCODE(number, name, caches) case number: return caches;
-#include "braze/capture/cpython/opcodes_311.def"
-#undef OPCODE
-  }
-  return 0;
-}
-
-bool is_extended_arg(uint8_t opcode) { return opcode == kEXTENDED_ARG; }
 
 Decoded canonical(uint8_t opcode, uint32_t arg) {
   switch (opcode) {

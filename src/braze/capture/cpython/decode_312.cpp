@@ -1,40 +1,9 @@
 // Decoding of CPython 3.12's instructions.
-#include "braze/capture/cpython/decode.h"
+#include "braze/capture/cpython/native_opcodes.h"
 
 #if PY_MINOR_VERSION == 12
 
 namespace braze::capture::cpython {
-
-namespace {
-
-enum Native : uint8_t {
-#define OPCODE(number, name, caches) k##name = number,
-#include "braze/capture/cpython/opcodes_312.def"
-#undef OPCODE
-};
-
-// CALL_INTRINSIC_1's argument.
-Decoded intrinsic(uint32_t arg) {
-  switch (arg) {
-    case 3: return {Op::StopIterationError};
-    case 5: return {Op::UnaryPositive};
-    case 6: return {Op::ListToTuple};
-    default: return {};
-  }
-}
-
-}  // namespace
-
-uint32_t n_caches(uint8_t opcode) {
-  switch (opcode) {
-#define OPCODE(number, name, caches) case number: return caches;
-#include "braze/capture/cpython/opcodes_312.def"
-#undef OPCODE
-  }
-  return 0;
-}
-
-bool is_extended_arg(uint8_t opcode) { return opcode == kEXTENDED_ARG; }
 
 Decoded canonical(uint8_t opcode, uint32_t arg) {
   switch (opcode) {
