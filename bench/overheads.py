@@ -1,10 +1,12 @@
 """What Braze costs beside the kernels. Every figure comes from this machine and this run.
 
-usage: overheads.py [import] [call] [guards] [compile] [memory]
+usage: overheads.py [import] [call] [guards] [trace] [compile] [memory]
 
   import    milliseconds of `import braze` after `import torch`, in fresh processes
   call      a one-kernel call against one eager relu, in microseconds
   guards    the guard program of BERT-base, in microseconds
+  trace     capture and trace of BERT-base's forward, in milliseconds; the trace is torch's part: each operator's way
+            through libtorch, its type and its node
   compile   the phases of BERT-base's first call, in milliseconds
   memory    resident memory over 200 compilations that are dropped
 """
@@ -69,6 +71,24 @@ def guard_cost():
     print(f"guards of BERT-base: {statistics.median(runs):.1f} us")
 
 
+def trace_cost(compilations=9):
+    import torch
+
+    import braze
+    model, ids = bert()
+    rows = []
+    with torch.no_grad():
+        for _ in range(compilations):
+            braze.reset()
+            braze.compile(lambda x: model(x).last_hidden_state)(ids)
+            report = braze.compile_report()[-1]
+            rows.append((report["ms"]["capture"], report["ms"]["trace"]))
+    first, *later = rows
+    capture, trace = (statistics.median(column) for column in zip(*later, strict=True))
+    print(f"BERT-base: capture {capture:.1f} ms, trace {trace:.1f} ms (the first in the process: {first[0]:.1f}, {first[1]:.1f})")
+    print(report["note"])
+
+
 def compile_cost():
     import torch
 
@@ -109,7 +129,8 @@ def memory():
     print("resident MB after 50, 100, 150, 200 dropped compilations: " + ", ".join(f"{s:.1f}" for s in sizes))
 
 
-PARTS = {"import": import_time, "call": call_cost, "guards": guard_cost, "compile": compile_cost, "memory": memory}
+PARTS = {"import": import_time, "call": call_cost, "guards": guard_cost, "trace": trace_cost,
+         "compile": compile_cost, "memory": memory}
 
 
 def main():

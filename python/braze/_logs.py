@@ -17,5 +17,5 @@ def set_logs(topics: str | Iterable[str] = "") -> None:
 
 def compile_report() -> list[dict[str, Any]]:
     """One dict for each graph compiled since the last reset: its name, nodes, kernels, calls into libraries and ATen,
-    and the milliseconds of each phase ("ms": capture, passes, lower, schedule, codegen, jit, runtime)."""
+    and the milliseconds of each phase ("ms": capture, trace, passes, lower, schedule, codegen, jit, runtime)."""
     return _braze.phase_reports()

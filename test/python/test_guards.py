@@ -289,6 +289,19 @@ def test_modules_are_watched(monkeypatch):
     check(c, f, X)
 
 
+def test_what_torch_compile_notes_of_new_modules_is_no_matter():
+    """Once torch.compile has run, each of its compilations counts up what the constructors of modules write down."""
+    class Make(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.Hardtanh(0.0, 2.0)(x)
+
+    compiled = braze.compile(Make(), fullgraph=True)
+    for scale in (2.0, 3.0, 4.0):
+        torch.compile(lambda x, scale=scale: x * scale, backend="eager")(torch.ones(2))
+        assert compiled(torch.tensor([-1.0, 5.0])).tolist() == [0.0, 2.0]
+    assert braze.counters()["graphs"] <= 2 and braze.counters()["skipped"] == {}
+
+
 def test_many_threads_agree():
     def f(x, n):
         return torch.relu(x) * n

@@ -48,10 +48,24 @@ def test_attention(kind, dtype):
     def f(q, k, v, mask):
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask if kind == "masked" else None, is_causal=kind == "causal", enable_gqa=kind == "grouped")
-    for length, features in [(129, 64), (70, 24)]:
+    for length, features in [(129, 64), (70, 24), (49, 32), (17, 8)]:
         q = normal(2, 4, length, features, dtype=dtype, seed=0)
         k, v = (normal(2, 2 if kind == "grouped" else 4, length, features, dtype=dtype, seed=i) for i in (1, 2))
         check(f, q, k, v, normal(length, length, dtype=dtype, seed=3))
+
+
+@pytest.mark.parametrize("length", [49, 64, 75])
+def test_scores_that_count_for_nothing(length):
+    """Scores of -inf and far below the others, in whole vectors and at the ends of rows; NaN goes through."""
+    q, k, v = (normal(2, 2, length, 16, dtype=torch.float32, seed=i) for i in range(3))
+    mask = normal(length, length, dtype=torch.float32, seed=3)
+    mask[:, 1::2] = -float("inf")
+    mask[:, 20:44] = -1e9
+    mask[:, -1] = -95.0
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask.to(q.dtype)), q, k, v)
+    mask[3, length - 2] = float("nan")
+    out = braze.compile(F.scaled_dot_product_attention)(q, k, v, attn_mask=mask)
+    assert out[:, :, 3].isnan().all() and not out[:, :, :3].isnan().any() and not out[:, :, 4:].isnan().any()
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)

@@ -158,6 +158,8 @@ const std::vector<ModelRow>& library_models() {
       {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},
       {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
       {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
+      // Stock torch.compile's notes on modules as they are made.
+      {"torch._dynamo.mutation_guard.GenerationTracker.tag", always_none},
       {"torch._C._DisableTorchDispatch", inert}, {"torch._C._DisableFuncTorch", inert},
       {"torch.random.manual_seed", manual_seed},
       {"torch.default_generator.get_state", get_state}, {"torch.default_generator.set_state", set_state},

@@ -3,6 +3,8 @@
 #include "braze/capture/differentiation.h"
 
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace braze::capture {
 
@@ -11,6 +13,9 @@ namespace {
 // Everything stays alive as long as the process.
 struct Tables {
   std::unordered_map<const void*, Native> by_object;   // also PyMethodDef*
+  // Rows of modules that the program has not imported: looked for again when there are other modules than then.
+  std::vector<std::pair<const char*, Native>> missing;
+  Py_ssize_t n_modules = 0;
   const Native* find(const void* key) const {
     const auto it = by_object.find(key);
     return it == by_object.end() ? nullptr : &it->second;
@@ -27,6 +32,11 @@ PyMethodDef* definition(PyObject* callable) {
 
 // Functions that pybind11 makes share nothing else: their PyMethodDef is their own, too.
 void put(Tables& tables, PyObject* object, Native native) {
+  if (Py_TYPE(object) == &PyClassMethod_Type || Py_TYPE(object) == &PyStaticMethod_Type) {
+    const Ref inner = Ref::steal(PyObject_GetAttrString(object, "__func__"));
+    if (inner) put(tables, inner.get(), native);
+    return PyErr_Clear();
+  }
   Ref::borrow(object).release();
   tables.by_object[object] = native;
   PyMethodDef* def = definition(object);
@@ -71,12 +81,18 @@ Owned call_mode(Executor& x, Value callable, const Arguments& a) {
   return x.call_natively(callable.object, a);
 }
 
-void put_pure(Tables& tables, const char* name) {
-  if (const Ref object = resolve(name)) put(tables, object.get(), {NativeKind::Pure, nullptr, nullptr, name});
+void put_named(Tables& tables, const char* name, const Native& native) {
+  const Ref object = resolve(name);
+  if (object) put(tables, object.get(), native);
+  else tables.missing.emplace_back(name, native);
 }
 
-void put_mode(Tables& tables, const char* name) {
-  if (const Ref object = resolve(name)) put(tables, object.get(), {NativeKind::Modelled, call_mode, nullptr, name});
+void put_missing(Tables& tables) {
+  const Py_ssize_t n_modules = PyDict_GET_SIZE(PyImport_GetModuleDict());
+  if (n_modules == tables.n_modules || tables.missing.empty()) return;
+  tables.n_modules = n_modules;
+  for (const auto& [name, native] : std::exchange(tables.missing, {})) put_named(tables, name, native);
+  PyErr_Clear();
 }
 
 void put_all(Tables& tables, const char* name, bool of_type) {
@@ -99,29 +115,22 @@ void put_all(Tables& tables, const char* name, bool of_type) {
   }
 }
 
-const Tables& tables() {
-  static const Tables* const built = [] {
+Tables& tables() {
+  static Tables* const built = [] {
     auto* t = new Tables;
-#define PURE(name) put_pure(*t, name);
+#define PURE(name) put_named(*t, name, {NativeKind::Pure, nullptr, nullptr, name});
 #define PURE_TYPE(name) put_all(*t, name, true);
 #define PURE_MODULE(name) put_all(*t, name, false);
-#define MODE(name) put_mode(*t, name);
+#define MODE(name) put_named(*t, name, {NativeKind::Modelled, call_mode, nullptr, name});
 #include "braze/capture/natives.def"
 #undef PURE
 #undef PURE_TYPE
 #undef PURE_MODULE
 #undef MODE
-    for (const auto& [name, function] : polyfills()) {
-      if (const Ref object = resolve(name)) {
-        put(*t, object.get(), {NativeKind::Polyfilled, nullptr, Ref(function).release(), name});
-      }
-    }
+    for (const auto& [name, function] : polyfills())
+      put_named(*t, name, {NativeKind::Polyfilled, nullptr, Ref(function).release(), name});
     for (const auto* rows : {&builtin_models(), &container_models(), &object_models(), &library_models(), &autograd_models()}) {
-      for (const ModelRow& row : *rows) {
-        if (const Ref object = resolve(row.name)) {
-          put(*t, object.get(), {NativeKind::Modelled, row.model, nullptr, row.name});
-        }
-      }
+      for (const ModelRow& row : *rows) put_named(*t, row.name, {NativeKind::Modelled, row.model, nullptr, row.name});
     }
     PyErr_Clear();
     return t;
@@ -149,7 +158,8 @@ bool fits_native(PyObject* callable, const Arguments& a) {
 
 NativeCall find_native(PyObject* callable) {
   static const Native kNew{NativeKind::Modelled, model_native_new, nullptr, "__new__"};
-  const Tables& t = tables();
+  Tables& t = tables();
+  put_missing(t);
   NativeCall out;
   out.native = t.find(callable);
   if (PyCFunction_Check(callable)) {

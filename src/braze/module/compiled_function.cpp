@@ -19,6 +19,7 @@
 #include "braze/module/run_entry.h"
 #include "braze/module/tracer.h"
 #include "braze/support/log.h"
+#include "braze/trace/compiler.h"
 
 namespace braze::module {
 
@@ -98,18 +99,31 @@ void note_break(CompiledFunction* self, const CaptureFailure& broken) {
   if (log_enabled(Topic::kGraphBreaks)) log(Topic::kGraphBreaks, "graph break in " + function_name(self->callee) + ": " + text);
 }
 
-void note_compiled(CompiledFunction* self, const Entry& entry, double total_ms) {
+// Who gave the types of the traced operators since then.
+std::string types_text(const trace::TypeStatistics& before) {
+  const trace::TypeStatistics now = trace::type_statistics();
+  return "types: " + std::to_string(now.native - before.native) + " by rules, " +
+         std::to_string(now.structured - before.structured) + " by at::meta, " +
+         std::to_string(now.cpp_meta - before.cpp_meta) + " by C++ meta kernels, " +
+         std::to_string(now.python_meta - before.python_meta) + " by Python meta kernels";
+}
+
+void note_compiled(CompiledFunction* self, const Entry& entry, double total_ms, const trace::TypeStatistics& types_before) {
   if (entry.segment.broken != nullptr) note_break(self, *entry.segment.broken);
   if (entry.segment.executable == nullptr) return;
   counters().graphs++;
   counters().graphs_ever++;
-  const double capture_ms = total_ms - take_pipeline_time();
+  const double trace_ms = trace::take_trace_time();
+  const double capture_ms = total_ms - take_pipeline_time() - trace_ms;
   if (!phase_reports().empty()) {
     auto& phases = phase_reports().back().phases;
-    if (phases.empty() || phases.front().first != "capture") phases.insert(phases.begin(), {"capture", capture_ms});
+    if (phases.empty() || phases.front().first != "capture") {
+      phases.insert(phases.begin(), {{"capture", capture_ms}, {"trace", trace_ms}});
+      phase_reports().back().note += "; " + types_text(types_before);
+    }
   }
   if (log_enabled(Topic::kPerf)) {
-    log(Topic::kPerf, "capture and trace: " + std::to_string(capture_ms) + " ms, guards: " +
+    log(Topic::kPerf, "capture: " + std::to_string(capture_ms) + " ms, trace: " + std::to_string(trace_ms) + " ms, guards: " +
                           std::to_string(entry.segment.guards->size()) + " instructions");
   }
 }
@@ -123,11 +137,14 @@ using Made = std::variant<std::shared_ptr<const Entry>, Skip>;
 Made compile_entry(CompiledFunction* self, EntryCache& cache, const Call& call, Fetched& fetched) {
   const auto start = std::chrono::steady_clock::now();
   take_pipeline_time();
+  trace::take_trace_time();
+  const trace::TypeStatistics types_before = trace::type_statistics();
   const Tracing tracing;
   const PipelineScope scope(self->state->pipeline);
   Made made = cache.compile(call, fetched);
   if (auto* entry = std::get_if<std::shared_ptr<const Entry>>(&made)) {
-    note_compiled(self, **entry, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    note_compiled(self, **entry, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count(),
+                   types_before);
   }
   return made;
 }

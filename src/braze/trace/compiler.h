@@ -91,6 +91,10 @@ struct TypeStatistics {
 TypeStatistics type_statistics();
 void reset_type_statistics();
 
+// Time that this thread has spent on tracing since the last call, in ms: torch's own code under a trace included, capture's
+// interpreter and the compiler not.
+double take_trace_time();
+
 // Registers the tracer as capture's tensor domain and its kernels with libtorch's dispatcher. Call once, with the GIL;
 // throws std::runtime_error if another library uses the dispatch keys.
 void register_tracer();

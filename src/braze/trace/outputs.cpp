@@ -10,6 +10,7 @@
 #include "braze/support/check.h"
 #include "braze/support/log.h"
 #include "braze/trace/abort.h"
+#include "braze/trace/clock.h"
 #include "braze/trace/session.h"
 #include "braze/trace/types.h"
 
@@ -461,6 +462,7 @@ std::vector<MemoryGroup> Session::memory_groups() const {
 
 Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* const> objects) {
   CHECK(!finished_);
+  TraceClock clock;
   const uint64_t modes_now = pack_modes();
   mode_guard_.restore();
   if (modes_now != start_modes_) return Unsupported{"a torch mode that was entered is not left again", ""};
@@ -519,6 +521,7 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
     if (options_.keep_text) result.graph_text = graph::print(recorder_.graph());
     if (log_enabled(Topic::kGraph)) log(Topic::kGraph, graph::print(recorder_.graph()));
     if (!compiler()) return Unsupported{"no compiler is registered", ""};
+    const TraceClock::Pause pause(clock);
     TRY(result.executable, compiler()(recorder_.take_graph(), about));
     return result;
   } catch (const Abort& abort) {

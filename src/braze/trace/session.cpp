@@ -13,6 +13,7 @@
 
 #include "braze/support/check.h"
 #include "braze/trace/abort.h"
+#include "braze/trace/clock.h"
 #include "braze/trace/tensor_guard.h"
 #include "braze/trace/torch_types.h"
 #include "braze/trace/types.h"
@@ -195,6 +196,7 @@ void Session::make_based(StandIn& input) {
 
 Result<Ref> Session::stand_in(PyObject* real, Src src) {
   CHECK(!finished_);
+  const TraceClock clock;
   if (THPVariable_Check(real)) {
     const at::Tensor& tensor = THPVariable_Unpack(real);
     if (auto known = by_real_.find(tensor.unsafeGetTensorImpl()); known != by_real_.end())
@@ -282,6 +284,7 @@ Ref Session::finish_call(PyObject* result) {
 
 Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) {
   CHECK(!finished_);
+  const TraceClock clock;
   // Guards look at the places of inputs in their storages, and the stand-ins know them, in a trace of the second kind.
   if (!options_.storage_bases && is_storage_offset(callable)) {
     recorder_.request_storage_bases();
@@ -305,6 +308,7 @@ Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_a
 
 Result<Ref> Session::get_attribute(PyObject* object, PyObject* name) {
   CHECK(!finished_);
+  const TraceClock clock;
   const char* text = PyUnicode_AsUTF8(name);
   if (text == nullptr) return failure();
   const std::string_view view(text);

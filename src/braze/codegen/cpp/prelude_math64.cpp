@@ -11,7 +11,7 @@ constexpr Snippet kSnippets[] = {
     {"pow2_d", kAlways, "F VD pow2_d(VL k) { return (VD)((k + 1023) << 52); }\n"},
     // e^x = 2^k e^r, |r| <= ln2 / 2; Taylor to r^13. Scaled in two steps, so that subnormal results round once.
     {"exp_d", kAlways, R"(F VD exp_d(VD x) {
-  VD c = x < set_d(-746.) ? set_d(-746.) : x; c = c > set_d(710.) ? set_d(710.) : c;
+  VD c = x < set_d(-746.) ? set_d(0.) : x; c = c > set_d(710.) ? set_d(710.) : c;
   VD t = c * 1.4426950408889634 + 6755399441055744., n = t - 6755399441055744.; VL k = (VL)t - (VL)set_d(6755399441055744.);
   VD r = fma_d(n, set_d(-6.93147180369123816490e-01), c); r = fma_d(n, set_d(-1.90821492927058770002e-10), r);
   VD q = fma_d(set_d(1.6059043836821613e-10), r, set_d(2.0876756987868099e-09));
@@ -19,7 +19,8 @@ constexpr Snippet kSnippets[] = {
   q = fma_d(q, r, set_d(2.4801587301587302e-05)); q = fma_d(q, r, set_d(1.9841269841269841e-04)); q = fma_d(q, r, set_d(1.3888888888888889e-03));
   q = fma_d(q, r, set_d(8.3333333333333332e-03)); q = fma_d(q, r, set_d(4.1666666666666664e-02)); q = fma_d(q, r, set_d(1.6666666666666666e-01)); q = fma_d(q, r, set_d(0.5));
   VD y = fma_d(r * r, q, r) + 1.; VL h = (VL)((VK)(k + 4096) >> 1) - 2048;
-  return y * pow2_d(h) * pow2_d(k - h);
+  y = y * pow2_d(h) * pow2_d(k - h);
+  return x < set_d(-746.) ? set_d(0.) : y;
 }
 )"},
     // x = 2^k m, sqrt(1/2) <= m < sqrt(2); log m by s = f / (2 + f).

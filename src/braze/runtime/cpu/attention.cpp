@@ -135,6 +135,8 @@ void attention(Element element, const AttentionShape& shape, AttentionTensor q, 
   int64_t parts = 1;
   while (heads * parts < 2 * thread_count() && parts * 2 <= blocks) parts *= 2;
   const int64_t blocks_each = (blocks + parts - 1) / parts;
+  // Blocks of about one size: a last one of few rows would be slow for what it is.
+  const int64_t block_rows = rounded_up((shape.queries + blocks - 1) / std::max<int64_t>(blocks, 1), isa.tile_rows);
   const int64_t group = shape.heads / shape.key_heads;
   const auto task = [&](int64_t begin, int64_t end) {
     Attention work(isa, element, shape, q, k, v, mask, causal, scale, out, log_sums);
@@ -147,7 +149,7 @@ void attention(Element element, const AttentionShape& shape, AttentionTensor q, 
       packed = key_head;
       const int64_t last_block = std::min(blocks, (t % parts + 1) * blocks_each);
       for (int64_t block = t % parts * blocks_each; block < last_block; ++block)
-        work.block(head, block * kQueryRows, std::min(shape.queries, (block + 1) * kQueryRows));
+        work.block(head, block * block_rows, std::min(shape.queries, (block + 1) * block_rows));
     }
   };
   const int64_t work = heads * shape.queries * shape.keys * (shape.features + shape.value_features);

@@ -117,7 +117,7 @@ class Head {
                    x_.log_sums[row * strides_.log_sums]);
       const float *g = grad_out + r * strides_.grad_out, *o = x_.out + row * strides_.out;
       float shift = 0;
-      for (int64_t f = 0; f < shape_.value_features; ++f) shift += g[f] * o[f];
+      isa_.single.dot(1, 1, shape_.value_features, g, 0, o, 0, &shift, 1, false);
       isa_.softmax_gradient_row(p_row, s_row, n, shift);
       const auto hidden = static_cast<size_t>(visible - n) * sizeof(float);
       std::memset(p_row + n, 0, hidden);
