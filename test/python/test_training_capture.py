@@ -252,6 +252,110 @@ def test_hooks_run_when_derivatives_are_taken_inside():
         assert len(seen) == n
 
 
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 3)
+    y.register_hook(lambda g: None)
+    z = y.sin()
+    z.register_hook(lambda g: g.clamp(-0.5, 0.5))
+    return z * x
+
+
+def unhooked(x):
+    y = x * 2
+    with y.register_hook(lambda g: g * 3):
+        pass
+    handle = y.register_hook(lambda g: g * 5)
+    handle.remove()
+    return y.sin()
+
+
+def hooked_inside(x):
+    t = x.detach().requires_grad_()
+    y = t * t
+    y.register_hook(lambda g: g + 1)
+    g, = torch.autograd.grad(y.sum(), t)
+    return g * x
+
+
+def kept_inside(x):
+    y = x * 2
+    y.retain_grad()
+    return y.sin() * x
+
+
+def test_hooks_that_only_compute():
+    same(hooked, lambda: L(3))
+    same(unhooked, lambda: L(3))
+    same(hooked_inside, lambda: L(3))
+    same(kept_inside, lambda: L(3))
+
+
+def test_hooks_with_side_effects_run_when_eagers_do():
+    seen = []
+
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda g: seen.append(g.clone()))
+        return y.sin().sum()
+    compiled = braze.compile(f)
+    for n in range(1, 3):
+        x = L(3)
+        out = compiled(x)
+        assert len(seen) == n - 1
+        out.backward()
+        torch.testing.assert_close(x.grad, 2 * (2 * x).cos())
+        torch.testing.assert_close(seen[-1], (2 * x).cos())
+        assert len(seen) == n
+    with pytest.raises(braze.Unsupported, match="side effects"):
+        braze.compile(f, fullgraph=True)(L(3))
+
+
+def test_handles_of_hooks_that_leave_the_call():
+    def f(x):
+        y = x * 2
+        handle = y.register_hook(lambda g: g * 3)
+        return y.sin().sum(), handle
+    for remove in (False, True):
+        x = L(3)
+        out, handle = braze.compile(f)(x)
+        if remove:
+            handle.remove()
+        out.backward()
+        torch.testing.assert_close(x.grad, (2 if remove else 6) * (2 * x).cos())
+
+
+def test_kept_gradients_of_results():
+    def f(x):
+        y = x * 2
+        y.retain_grad()
+        return y, y.sin().sum()
+    x = L(3)
+    y, out = braze.compile(f)(x)
+    out.backward()
+    torch.testing.assert_close(y.grad, y.cos())
+
+
+def test_recurrent_layers():
+    for make in (lambda: nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True), lambda: nn.GRU(3, 4), lambda: nn.RNN(3, 4),
+                 lambda: nn.LSTM(3, 4, bias=False), lambda: nn.LSTM(3, 4).eval(), lambda: nn.LSTM(3, 4, 2, dropout=0.5)):
+        grads = []
+        torch.manual_seed(0)
+        layer, x = make(), torch.randn(2, 5, 3)
+        for run in (layer, braze.compile(lambda x: layer(x), fullgraph=True)):
+            layer.zero_grad()
+            torch.manual_seed(1)
+            given = x.clone().requires_grad_()
+            out, state = run(given)
+            (out.square().sum() + sum(s.sum() for s in (state if isinstance(state, tuple) else (state,)))).backward()
+            grads.append([out, given.grad, *[p.grad.clone() for p in layer.parameters()]])
+        for e, g in zip(*grads, strict=True):
+            torch.testing.assert_close(g, e, rtol=1e-4, atol=1e-5)
+    layer.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(braze.compile(lambda x: layer(x)[0], fullgraph=True)(x), layer(x)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_second_derivatives_through_a_custom_function():
     f = braze.compile(lambda x: Scale.apply(x.sin(), 3))
     for _ in range(2):

@@ -206,6 +206,40 @@ def test_a_gradient_lives_no_longer_than_its_tensor_has_it():
     assert gone() is None
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_gradients_with_a_graph():
+    """backward(create_graph=True) inside: gradients that can be differentiated, there and outside."""
+    def penalty(p, x):
+        p.grad = None
+        (p * x).sin().sum().backward(create_graph=True)
+        return p.grad.square().sum()
+
+    def twice(p, x):
+        p.grad = None
+        (p * x).sin().sum().backward(create_graph=True)
+        g, = torch.autograd.grad(p.grad.square().sum(), p)
+        p.grad = None
+        return g
+
+    torch.manual_seed(0)
+    start, x = torch.randn(3), torch.randn(3)
+    for f in (penalty, twice):
+        seen = []
+        for run in (f, braze.compile(f, fullgraph=True)):
+            p = nn.Parameter(start.clone())
+            for _ in range(2):
+                out = run(p, x)
+            if f is penalty:
+                g, = torch.autograd.grad(out, p)
+                assert p.grad.requires_grad
+                seen.append([out, p.grad, g])
+                p.grad = None
+            else:
+                seen.append([out])
+        for e, g in zip(*seen, strict=True):
+            torch.testing.assert_close(g, e)
+
+
 def test_hooks_run_as_in_eager():
     def f(p, x):
         (p * x).sum().backward()

@@ -411,6 +411,16 @@ Owned Executor::call(Value callable, const Arguments& a) {
     return call(wrapped.get(), a);
   }
 
+  if (PyWeakref_CheckRefExact(object) && a.n == 0 && callable.src != kNoSource) {
+    // What a weak reference refers to never changes, as long as that lives.
+    PyObject* const referent = PyWeakref_GET_OBJECT(object);
+    const Src src = referent == Py_None ? kNoSource : prov.recall(referent, referent);
+    if (src == kNoSource) fail("a weak reference to what the call has not met");
+    prov.use_identity(callable);
+    prov.use_identity({referent, src});
+    return Owned::borrow(referent, src);
+  }
+
   Owned got;
   if (call_getter(callable, a, got)) return got;
   const Method method = special(callable, interned("__call__"));
@@ -649,6 +659,7 @@ Owned Executor::call_tensor(PyObject* callable, const Arguments& a) {
   for (int64_t i = 0; i < a.n; i++) prepared[static_cast<size_t>(i)] = operands.prepare(a[i]);
   Result<Ref> result = session.call(callable, prepared.data(), a.n, a.kwnames);
   if (!result.ok()) throw Abort{result.why()};
+  note_transform();
   PyObject* object = result->get();
   if (prov.category(object) == Category::Tensor) {
     // An operation that returns its operand returns the object that the program knows.

@@ -1,4 +1,5 @@
 // Calling classes: type(x), exceptions, builtin constructors, and classes written in Python.
+#include "braze/capture/generic_types.h"
 #include "braze/capture/natives.h"
 #include "braze/capture/types.h"
 
@@ -10,6 +11,12 @@ PyTypeObject* as_type(PyObject* object) { return reinterpret_cast<PyTypeObject*>
 
 bool is_enum(PyTypeObject* type) {
   return PyUnicode_CompareWithASCIIString(interned("EnumType"), Py_TYPE(type)->tp_name) == 0;
+}
+
+// torch.return_types.max and the like: tuples with names, made in C.
+bool is_struct_sequence(PyTypeObject* type) {
+  return !is_python_class(type) && PyType_IsSubtype(type, &PyTuple_Type) &&
+         PyDict_GetItemWithError(type_dict(type), interned("n_sequence_fields")) != nullptr;
 }
 
 bool is_deque(PyTypeObject* type) {
@@ -34,7 +41,7 @@ Owned native_new(Executor& x, Value type, const Arguments& a) {
     const Owned items = x.call({reinterpret_cast<PyObject*>(&PyTuple_Type), kNoSource}, {a[0]});
     if (!items) return {};
     const Ref args = Ref::steal(PyTuple_Pack(1, items.ref.get()));
-    const Ref made = Ref::steal(PyTuple_Type.tp_new(t, args.get(), nullptr));
+    const Ref made = Ref::steal((is_struct_sequence(t) ? t : &PyTuple_Type)->tp_new(t, args.get(), nullptr));
     if (!made) return {};
     x.prov.add_fresh(made.get());
     copy_sources(x, items.get(), made.get());
@@ -58,6 +65,7 @@ Owned native_new(Executor& x, Value type, const Arguments& a) {
     for (int64_t i = 0; i < a.n_positional(); i++) PyTuple_SET_ITEM(args.get(), i, Ref::borrow(a.objects[i]).release());
     return x.fresh(Ref::steal(t->tp_new(t, args.get(), nullptr)));
   }
+  if (PyType_IsSubtype(t, &Py_GenericAliasType)) return generic_alias(x, type, a);
   x.fail(std::string("making an object of the native type ") + t->tp_name);
 }
 
@@ -168,6 +176,7 @@ Owned Executor::call_type(Value type, const Arguments& a) {
     return Owned::borrow(reinterpret_cast<PyObject*>(Py_TYPE(a.objects[0])), src);
   }
   if (t == &PyType_Type) fail("making a class");
+  if (t == &Py_GenericAliasType && a.n_keywords() == 0) return prov.use_constant(type), generic_alias(*this, type, a);
   switch (domain().classify(type.object)) {
     case NativeKind::Tensor: prov.use_constant(type); return call_tensor(type.object, a);
     case NativeKind::Pure: prov.use_constant(type); return call_pure(type.object, a);
@@ -196,6 +205,7 @@ Owned Executor::call_type(Value type, const Arguments& a) {
     expect(after);
     return call_function(prov.class_attribute(meta, interned("__call__"), caller), list.get());
   }
+  if (is_struct_sequence(t) && a.n == 1) return prov.use_constant(type), native_new(*this, type, a);
   if (!is_python_class(t) && !PyType_IsSubtype(t, as_type(PyExc_BaseException)) &&
       t != &PyBaseObject_Type && !is_deque(t) && !PyType_IsSubtype(t, &PyDict_Type)) {
     fail(std::string("making an object of the native type ") + t->tp_name);

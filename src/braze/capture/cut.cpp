@@ -1,5 +1,6 @@
 // Where a trace starts and ends other than at a call and its return: at frames that a graph break cuts.
 #include "braze/capture/executor.h"
+#include "braze/capture/markings.h"
 
 namespace braze::capture {
 
@@ -63,6 +64,7 @@ void Executor::go_on(Frame& f, After after, Owned result) {
 }
 
 void Executor::cut(Frame& f) {
+  if (in_transform_) throw Abort{{"a graph break inside a functional transform", ""}, transform_position_};
   if (!f.can_be_cut) fail("internal error: the trace took another way when it was repeated");
   if (PyThreadState_Get()->exc_info->exc_value != handled_at_start_) {
     PyObject* const handled = PyThreadState_Get()->exc_info->exc_value;
@@ -85,6 +87,18 @@ void Executor::cut(Frame& f) {
     cut_.insert(cut_.begin(), std::move(c));
   }
   throw Abort{};
+}
+
+// After a call that may have entered or left a transform. Torch's own frames around it would be left in its middle.
+void Executor::note_transform() {
+  const bool now = session.in_transform();
+  if (now == in_transform_) return;
+  in_transform_ = now;
+  transform_position_ = 0;
+  if (!now) return;
+  for (const Frame* f = frame_; f != nullptr && transform_position_ == 0; f = f->caller)
+    if (f->can_be_cut && f->function.object != nullptr && !is_librarys(f->function.object)) transform_position_ = f->started;
+  if (first_transform_ == 0) first_transform_ = transform_position_;
 }
 
 }  // namespace braze::capture

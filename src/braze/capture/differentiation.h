@@ -20,6 +20,9 @@ class Differentiation {
   virtual ~Differentiation() = default;
   // The number by which record_function names the function. `backward` is called in call() or finish() of the session.
   virtual int64_t add_function(Backward backward) = 0;
+  // Calls `hook` with the gradient of this traced tensor, which it may replace: it gives another one or None. A native
+  // takes the number to remove it.
+  virtual Result<int64_t> add_hook(PyObject* traced, Backward hook) = 0;
   // How often inputs and these objects, as far as they are tensors, were changed in place so far.
   virtual uint64_t n_changes(std::span<PyObject* const> objects) const = 0;
 
@@ -44,6 +47,7 @@ class Differentiation {
 //     after a forward; tuples hold tensors and None. Gives the outputs, which autograd now tracks.
 //   set_recompute(on) -> bool: what is recorded from now on belongs to a checkpoint; gives what it was.
 //   run_backward(...): the engine's method of this name.
+//   remove_hook(number): of add_hook.
 void register_native(const char* name, PyObject* native);
 PyObject* registered_native(const char* name);   // borrowed; nullptr: there is none
 

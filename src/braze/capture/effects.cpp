@@ -1,5 +1,7 @@
 #include "braze/capture/effects.h"
 
+#include <algorithm>
+
 #include "braze/capture/executor.h"
 #include "braze/capture/guard_load.h"
 #include "braze/capture/natives.h"
@@ -249,6 +251,58 @@ Value Executor::dict_get(Value dict, Value key) {
   if (PyErr_Occurred()) return {};
   prov.use_key_absent(dict, key.object);
   return {};
+}
+
+// A module whose parameters are exchanged for a call and put back (torch.func.functional_call) has not changed. What an
+// effect of another kind does may look at anything.
+void Executor::mark_superseded() {
+  std::vector<const Changed*> of(effects.size(), nullptr);
+  for (const auto& c : changed_)
+    for (const size_t i : c->effects) of[i] = c.get();
+  struct Assigned {
+    const Changed* dict;
+    PyObject* key;
+    size_t last;
+    bool first_seen = false;   // an assignment before the last one is seen, too
+  };
+  std::vector<Assigned> assigned;
+  for (size_t i = effects.size(); i-- > 0;) {
+    const Changed* c = of[i];
+    if (c == nullptr) {
+      for (Assigned& a : assigned) a.first_seen = true, a.dict = nullptr;
+      continue;
+    }
+    const Effect& e = effects[i];
+    if (!PyDict_CheckExact(c->owner.get()) || e.callable.get() != method_of(&PyDict_Type, "__setitem__")) {
+      for (Assigned& a : assigned)
+        if (a.dict == c) a.first_seen = true, a.dict = nullptr;
+      continue;
+    }
+    PyObject* const key = e.arguments[1].ref.get();
+    const auto found = std::find_if(assigned.begin(), assigned.end(), [&](const Assigned& a) {
+      return a.dict == c && (a.key == key || (!domain().is_tensor(key) && !domain().is_tensor(a.key) &&
+                                              PyObject_RichCompareBool(a.key, key, Py_EQ) == 1));
+    });
+    PyObject* const before = PyDict_GetItemWithError(c->owner.get(), key);
+    PyErr_Clear();
+    if (before == nullptr) continue;   // the first assignment makes the key's place
+    if (found == assigned.end()) {
+      assigned.push_back({c, key, i});
+      continue;
+    }
+    prov.use_present(prov.value_of({c->owner.get(), c->src}, key, before));
+    effects[i].superseded = true;
+  }
+  for (const Assigned& a : assigned) {
+    const Changed* c = of[a.last];
+    const Value value = effects[a.last].arguments[2].get();
+    PyObject* const before = PyDict_GetItemWithError(c->owner.get(), a.key);
+    PyErr_Clear();
+    const Category kind = prov.category(value.object);
+    if (a.first_seen || before != value.object || (kind != Category::Tensor && kind != Category::Identity)) continue;
+    prov.use_present(prov.value_of({c->owner.get(), c->src}, a.key, before));
+    effects[a.last].superseded = true;
+  }
 }
 
 // Objects that were changed through one path and read through another must not become one object later.

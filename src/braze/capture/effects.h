@@ -14,6 +14,7 @@ struct Effect {
   Ref callable;
   std::vector<Owned> arguments;
   Ref kwnames;
+  bool superseded = false;        // nobody sees it
 };
 
 // An existing list, dict or set that the trace changed.

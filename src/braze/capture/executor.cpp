@@ -39,7 +39,7 @@ void Executor::note_abort(const Abort& abort) {
     abort_ = abort;
   } else if (!aborted_) {
     abort_ = abort;
-    if (abort_.position == 0) abort_.position = cut_position_;
+    if (abort_.position == 0) abort_.position = in_transform_ ? transform_position_ : cut_position_;
     std::vector<std::string> rows;
     for (const Frame* f = frame_; f != nullptr; f = f->caller) {
       const int line = line_of(*f);

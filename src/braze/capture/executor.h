@@ -121,6 +121,11 @@ class Executor final : public FrameRunner {
   // The instruction before which the trace could end now.
   uint64_t cut_position() const { return cut_position_; }
   void forget_abort() { aborted_ = false; }
+  // The same for the first functional transform that the trace entered; 0: there was none, or it can't end there.
+  uint64_t first_transform() const { return first_transform_; }
+  // And for the first hook on a gradient.
+  uint64_t first_hook() const { return first_hook_; }
+  void note_hook() { first_hook_ = first_hook_ == 0 ? cut_position_ : first_hook_; }
 
   // --- calls (calls.cpp)
   Owned call(Value callable, const Arguments& arguments);
@@ -228,6 +233,8 @@ class Executor final : public FrameRunner {
   bool has_changed(PyObject* container) { return !changed_.empty() && find_changed(container) != nullptr; }
   void add_effect(PyObject* callable, const Arguments& arguments);
   void guard_aliases();
+  // Before the exit: of assignments to a key of an existing dict, those that a later one hides.
+  void mark_superseded();
   std::vector<Effect> effects;
 
   [[noreturn]] void fail(const std::string& reason, const std::string& remedy = {}) { unsupported(reason, remedy); }
@@ -262,6 +269,7 @@ class Executor final : public FrameRunner {
   void enter_resumed(Frame& f, const PendingCall& call);
   void go_on(Frame& f, After after, Owned result);
   [[noreturn]] void cut(Frame& f);
+  void note_transform();
 
   PyObject* interpret(Frame& f, bool throwing);
   bool step(Frame& f, const Insn& insn);
@@ -290,6 +298,9 @@ class Executor final : public FrameRunner {
   // caller has nothing left to do with it.
   After after_ = After::None;
   uint64_t cut_position_ = 0, cut_at_ = 0;
+  // A trace can't end inside a functional transform: then it ends before the call that entered the outermost one.
+  bool in_transform_ = false;
+  uint64_t transform_position_ = 0, first_transform_ = 0, first_hook_ = 0;
   bool has_changing_numbers_ = false;
   std::vector<CutFrame> cut_;
   PyObject* handled_at_start_ = nullptr;

@@ -71,6 +71,9 @@ int32_t ExitBuilder::build(Value v) {
         if (src == kNoSource) x_.fail("a tensor of unknown origin in the result");
         return add(RecipeOp::Fetched, fetched(src));
       }
+      if (x_.session.is_transformed(o)) {
+        throw Abort{{"a tensor of a functional transform leaves the call", ""}, x_.first_transform()};
+      }
       outputs_.push_back(o);
       return add(RecipeOp::Output, static_cast<int32_t>(outputs_.size()) - 1);
     }
@@ -179,6 +182,7 @@ int32_t ExitBuilder::fresh_instance(Value v) {
   const bool dict = PyDict_Check(o);
   const bool list = PyList_Check(o);
   const bool exception = PyExceptionInstance_Check(o);
+  if (type == reinterpret_cast<PyTypeObject*>(polyfill("HookHandle").get())) refuse(o, "the handle of a hook in the result");
   const bool defaultdict = PyUnicode_CompareWithASCIIString(interned("collections.defaultdict"), base->tp_name) == 0;
   if (!dict && !list && base != &PyBaseObject_Type) {
     refuse(o, std::string("an object of the native type ") + (exception ? "exception" : base->tp_name) + " in the result");
@@ -334,6 +338,7 @@ int32_t ExitBuilder::fresh_function(Value v) {
 
 void ExitBuilder::side_effects() {
   x_.guard_aliases();
+  x_.mark_superseded();
   auto& shadows = x_.prov.shadows();
   for (size_t i = 0; i < shadows.size(); i++) {
     Shadow& s = *shadows[i];
@@ -379,6 +384,7 @@ void ExitBuilder::side_effects() {
     }
   }
   for (const Effect& e : x_.effects) {
+    if (e.superseded) continue;
     std::vector<int32_t> operands{add(RecipeOp::Constant, 0, {}, e.callable.get())};
     for (const Owned& argument : e.arguments) operands.push_back(slot(argument.get()));
     add(RecipeOp::Call, 0, operands, e.kwnames.get());

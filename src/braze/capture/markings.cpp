@@ -41,6 +41,12 @@ bool is_torchs_own(PyObject* function) {
   return PyFunction_Check(function) && starts_with(reinterpret_cast<PyFunctionObject*>(function)->func_module, "torch.");
 }
 
+bool is_librarys(PyObject* function) {
+  if (is_torchs_own(function)) return true;
+  PyObject* const module = PyFunction_Check(function) ? reinterpret_cast<PyFunctionObject*>(function)->func_module : nullptr;
+  return starts_with(module, "contextlib") || starts_with(module, "braze.polyfills");
+}
+
 Marking marking_of(PyFunctionObject* function) {
   if (function->func_dict != nullptr && PyDict_GET_SIZE(function->func_dict) > 0) {
     if (is_true(function->func_dict, "_braze_disabled")) return Marking::Disabled;

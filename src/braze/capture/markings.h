@@ -15,5 +15,7 @@ enum class Marking : uint8_t {
 Marking marking_of(PyFunctionObject* function);
 // A function of torch: what it says of graphs is about Dynamo's limits.
 bool is_torchs_own(PyObject* function);
+// A function of torch, or one that stands between a call of torch's and what it does.
+bool is_librarys(PyObject* function);
 
 }  // namespace braze::capture

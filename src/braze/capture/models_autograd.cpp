@@ -56,6 +56,7 @@ Result<Ref> interpret_backward(Executor& x, const Applied& applied, std::span<Py
 Owned apply(Executor& x, Value, const Arguments& a) {
   auto* differentiation = dynamic_cast<Differentiation*>(&x.session);
   if (differentiation == nullptr) x.fail("a custom autograd function");
+  if (x.session.in_transform()) x.fail("a custom autograd function inside a functional transform");
   if (a.n_keywords() > 0) x.fail("a custom autograd function with keyword arguments");
   const auto applied = std::make_shared<Applied>();
   const int64_t number = differentiation->add_function(
@@ -135,6 +136,7 @@ void check_reentrant_result(Executor& x, Value result) {
 Owned checkpoint(Executor& x, Value, const Arguments& a) {
   auto* differentiation = dynamic_cast<Differentiation*>(&x.session);
   if (differentiation == nullptr) x.fail("a checkpoint");
+  if (x.session.in_transform()) x.fail("a checkpoint inside a functional transform");
   const CheckpointOptions options(x, a);
   if (options.reentrant) {
     bool any = false;
@@ -180,6 +182,70 @@ Owned run_backward(Executor& x, Value, const Arguments& a) {
   return x.call_tensor(native, list.get());
 }
 
+Result<Ref> interpret_hook(Executor& x, const Owned& hook, PyObject* gradient) {
+  try {
+    const Owned out = x.call(hook.get(), {Value{gradient, kNoSource}});
+    if (!out) {
+      PyErr_Clear();
+      return Unsupported{"a hook on a gradient raises an error", ""};
+    }
+    if (out.ref.get() == Py_None) return out.ref;
+    if (x.prov.category(out.ref.get()) != Category::Tensor) return Unsupported{"a hook gives what is no gradient", ""};
+    return stand_in(x, out.get());
+  } catch (const Abort& abort) {
+    PyErr_Clear();
+    return abort.why;
+  }
+}
+
+// Tensors that the call has not computed keep their hooks to themselves.
+Owned register_hook(Executor& x, Value callable, const Arguments& a) {
+  auto* differentiation = dynamic_cast<Differentiation*>(&x.session);
+  const bool computed = a.n == 2 && a.n_keywords() == 0 && x.session.is_traced(a.objects[0]) &&
+                        x.session.real_of(a.objects[0]) == nullptr;
+  if (differentiation == nullptr || !computed || x.session.in_transform() || !requires_grad(x, a[0])) {
+    return x.call_function(callable, a);
+  }
+  const auto hook = std::make_shared<const Owned>(Owned::borrow(a[1]));
+  const Result<int64_t> number = differentiation->add_hook(
+      a.objects[0], [&x, hook](std::span<PyObject* const> gradients) { return interpret_hook(x, *hook, gradients[0]); });
+  if (!number.ok()) throw Abort{number.why()};
+  x.note_hook();
+  const Ref n = Ref::steal(PyLong_FromLongLong(*number));
+  return x.call({polyfill("hook_handle").get(), kNoSource}, {Value{n.get(), kNoSource}});
+}
+
+// Torch's thin Python functions around natives of functional transforms: `f` calls `f_impl`, unless it is exported.
+Owned transform_native(Executor& x, Value callable, const Arguments& a) {
+  auto* const function = reinterpret_cast<PyFunctionObject*>(callable.object);
+  const Ref name = Ref::steal(PyUnicode_FromFormat("%U_impl", function->func_name));
+  PyObject* const native = name ? PyDict_GetItemWithError(function->func_globals, name.get()) : nullptr;
+  if (native == nullptr) x.fail("a functional transform of an unknown kind");
+  return x.call({native, kNoSource}, a);
+}
+
+// A negative dimension counts from the end.
+Owned add_batch_dim(Executor& x, Value callable, const Arguments& a) {
+  if (a.n < 2 || !PyLong_CheckExact(a.objects[1]) || PyLong_AsLong(a.objects[1]) < 0) {
+    return x.call_function(callable, a);
+  }
+  return transform_native(x, callable, a);
+}
+
+// Transforms that run torch's own tracer, whose modes no graph can stand in the middle of.
+Owned traced_by_torch(Executor& x, Value callable, const Arguments&) {
+  x.fail(std::string("call of ") + PyUnicode_AsUTF8(reinterpret_cast<PyFunctionObject*>(callable.object)->func_name) +
+         "(), which traces by itself");
+}
+
+Owned transform_gradient(Executor& x, Value, const Arguments& a) {
+  return x.call_function({polyfill("transform_gradient").get(), kNoSource}, a);
+}
+
+Owned legacy_vmap(Executor& x, Value, const Arguments& a) {
+  return x.call_function({polyfill("legacy_vmap").get(), kNoSource}, a);
+}
+
 }  // namespace
 
 void register_native(const char* name, PyObject* native) { registered()[name] = native; }
@@ -205,6 +271,22 @@ const std::vector<ModelRow>& autograd_models() {
       {"torch.autograd.backward", backward},
       {"torch.optim.optimizer._get_value", step_value},
       {"torch.autograd.variable.Variable._execution_engine.run_backward", run_backward},
+      {"torch._tensor.Tensor.register_hook", register_hook},
+      {"torch._functorch.predispatch._add_batch_dim", add_batch_dim},
+      {"torch._functorch.predispatch._remove_batch_dim", transform_native},
+      {"torch._functorch.predispatch._vmap_increment_nesting", transform_native},
+      {"torch._functorch.predispatch._vmap_decrement_nesting", transform_native},
+      {"torch._functorch.predispatch._jvp_increment_nesting", transform_native},
+      {"torch._functorch.predispatch._jvp_decrement_nesting", transform_native},
+      {"torch._functorch.predispatch._unwrap_for_grad", transform_native},
+      {"torch._functorch.predispatch._make_dual", transform_native},
+      {"torch._functorch.predispatch._unpack_dual", transform_native},
+      {"torch._functorch.predispatch._enter_dual_level", transform_native},
+      {"torch._functorch.predispatch._exit_dual_level", transform_native},
+      {"torch._functorch.eager_transforms._autograd_grad", transform_gradient},
+      {"torch._vmap_internals._vmap", legacy_vmap},
+      {"torch._functorch.eager_transforms.linearize", traced_by_torch},
+      {"torch.fx.experimental.proxy_tensor.make_fx", traced_by_torch},
   };
   return rows;
 }

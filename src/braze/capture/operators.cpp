@@ -1,5 +1,8 @@
 // Operators, truth, length, comparison, membership, and slots called by name.
+#include <opcode.h>
+
 #include "braze/capture/executor.h"
+#include "braze/capture/generic_types.h"
 #include "braze/capture/natives.h"
 #include "braze/capture/operators.h"
 #include "braze/capture/types.h"
@@ -183,10 +186,11 @@ Owned Executor::binary(uint32_t op, Value a, Value b) {
     if (!python_other) return call_tensor_operator(*this, in_place ? row.in_place_function : row.function, {a, b});
     return python_operator(*this, op, a, b);
   }
+  Owned out;
+  if (op == NB_OR && type_union(*this, a, b, out)) return out;
   const Value target = a;
   if (!in_place || !PyList_CheckExact(a.object)) a = seen(a);
   b = seen(b);
-  Owned out;
   if (sequence_operator(*this, op, a, b, out)) return out;
   if (is_plain(*this, a) && is_plain(*this, b)) {
     prov.use_deep(a);
@@ -473,6 +477,16 @@ Owned Executor::compare(int op, Value a, Value b) {
     prov.use_type(a);
     prov.use_type(b);
     return Owned::boolean((is_same(a, b) == 1) == (op == Py_EQ));
+  }
+  const bool sequences = (PyList_CheckExact(a.object) && PyList_CheckExact(b.object)) ||
+                         (PyTuple_CheckExact(a.object) && PyTuple_CheckExact(b.object));
+  if (sequences && (op == Py_EQ || op == Py_NE)) {   // of what has comparisons in Python
+    ArgumentList items;
+    items.add(a);
+    items.add(b);
+    const Owned equal = call_function({polyfill("equal_items").get(), kNoSource}, items.get());
+    const int t = equal ? truth(equal.get()) : -1;
+    return t < 0 ? Owned() : Owned::boolean((t == 1) == (op == Py_EQ));
   }
   // Classes with comparisons in Python.
   PyTypeObject *ta = Py_TYPE(a.object), *tb = Py_TYPE(b.object);

@@ -136,6 +136,15 @@ def sorted_(iterable, /, *, key=None, reverse=False):
     items = list(iterable)
     return _merge_sort(items, items if key is None else [key(i) for i in items], reverse)[0]
 
+def equal_items(a, b):
+    if len(a) != len(b):
+        return False
+    for i in range(len(a)):
+        x, y = a[i], b[i]
+        if x is not y and not x == y:
+            return False
+    return True
+
 def list_sort(self, *, key=None, reverse=False):
     self[:] = sorted_(self, key=key, reverse=reverse)
 
@@ -394,7 +403,7 @@ def function_backward(cls, ctx, *gradients):
     result = backward(ctx, *gradients)
     return result if isinstance(result, tuple) else (result,)
 
-def output_gradients(outputs, grad_outputs):
+def output_gradients(outputs, grad_outputs, batched=False):
     # What eager refuses, no backward pass is given.
     if grad_outputs is None:
         grad_outputs = (None,) * len(outputs)
@@ -406,10 +415,10 @@ def output_gradients(outputs, grad_outputs):
     for i in range(len(outputs)):
         output, gradient = outputs[i], grad_outputs[i]
         if gradient is not None:
-            if gradient.shape != output.shape or gradient.is_complex() != output.is_complex():
+            if (gradient.shape[1:] if batched else gradient.shape) != output.shape or gradient.is_complex() != output.is_complex():
                 run_backward()
         elif output.requires_grad:
-            if output.numel() != 1 or not output.dtype.is_floating_point:
+            if output.numel() != 1 or not output.dtype.is_floating_point or batched:
                 run_backward()
             gradient = torch.ones_like(output)
         gradients.append(gradient)
@@ -419,18 +428,72 @@ def autograd_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_
                   is_grads_batched=False, materialize_grads=False):
     # What eager refuses or does otherwise, no backward pass is given.
     if allow_unused is None:
-        allow_unused = False
-    if is_grads_batched or materialize_grads:
+        allow_unused = materialize_grads
+    elif materialize_grads and allow_unused is False:
         run_backward()
     Tensor = torch.Tensor
     outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    names = tuple(inputs) if type(inputs) is dict else None
+    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs) if names is None else tuple(inputs.values())
     if len(inputs) == 0:
         run_backward()
-    gradients = output_gradients(outputs, grad_outputs)
+    gradients = output_gradients(outputs, grad_outputs, is_grads_batched)
     if retain_graph is None:
         retain_graph = create_graph
-    return run_backward(outputs, gradients, retain_graph, create_graph, inputs, allow_unused, accumulate_grad=False)
+
+    def differentiate(*gradients):
+        return run_backward(outputs, gradients, retain_graph, create_graph, inputs, allow_unused, accumulate_grad=False)
+
+    result = legacy_vmap(differentiate, 0, 0, True)(*gradients) if is_grads_batched else differentiate(*gradients)
+    if materialize_grads:
+        result = tuple([torch.zeros_like(i, requires_grad=create_graph) if g is None else g for g, i in zip_(result, inputs)])
+    return result if names is None else dict(zip_(names, result))
+
+def transform_gradient(outputs, inputs, grad_outputs=None, retain_graph=False, create_graph=True):
+    # Without torch._dynamo, which torch's own would load to turn a mode of it off.
+    if grad_outputs is None:
+        outputs = tuple([o for o in outputs if o.requires_grad])
+    else:
+        pairs = [(o, g) for o, g in zip_(outputs, grad_outputs) if o.requires_grad]
+        outputs = tuple([o for o, g in pairs])
+        grad_outputs = tuple([g for o, g in pairs])
+    if len(outputs) == 0:
+        return tuple([torch.zeros_like(i) for i in inputs])
+    gradients = autograd_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused=True)
+    return tuple([torch.zeros_like(i) if g is None else g for g, i in zip_(gradients, inputs)])
+
+def legacy_vmap(func, in_dims=0, out_dims=0, allow_none_pass_through=False):
+    # As torch.autograd uses it: over the first dimension of all tensors, which are arguments or stand in tuples.
+    if in_dims != 0 or out_dims != 0:
+        run_backward()
+    functorch = torch._C._functorch
+
+    def add(arg, level, size):
+        if isinstance(arg, tuple):
+            return tuple([add(a, level, size) for a in arg])
+        if not isinstance(arg, torch.Tensor) or arg.size(0) != size:
+            run_backward()
+        return functorch._add_batch_dim(arg, 0, level)
+
+    def remove(out, level, size):
+        if out is None and allow_none_pass_through:
+            return None
+        if not isinstance(out, torch.Tensor):
+            run_backward()
+        return functorch._remove_batch_dim(out, level, size, 0)
+
+    def wrapped(*args):
+        first = args
+        while isinstance(first, tuple):
+            first = first[0]
+        size = first.size(0)
+        level = functorch._vmap_increment_nesting(size, "error")
+        try:
+            out = func(*[add(arg, level, size) for arg in args])
+            return tuple([remove(o, level, size) for o in out]) if isinstance(out, tuple) else remove(out, level, size)
+        finally:
+            functorch._vmap_decrement_nesting()
+    return wrapped
 
 def autograd_backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None,
                       inputs=None):
@@ -444,6 +507,22 @@ def autograd_backward(tensors, grad_tensors=None, retain_graph=None, create_grap
         retain_graph = create_graph
     torch.autograd.variable.Variable._execution_engine.run_backward(
         tensors, gradients, retain_graph, create_graph, inputs, True, accumulate_grad=True)
+
+class HookHandle:
+    def __init__(self, number):
+        self.number = number
+
+    def remove(self):
+        remove_hook(self.number)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
+
+def hook_handle(number):
+    return HookHandle(number)
 
 class NullContext:
     def __enter__(self):
@@ -498,7 +577,7 @@ PyObject* scope() {
     PyDict_SetItemString(globals, "inspect", Ref::steal(PyImport_ImportModule("inspect")).get());
     const Ref torch = Ref::steal(PyImport_GetModule(interned("torch")));
     if (torch) PyDict_SetItemString(globals, "torch", torch.get());
-    for (const char* name : {"record_function", "set_recompute", "run_backward"})
+    for (const char* name : {"record_function", "set_recompute", "run_backward", "remove_hook"})
       if (PyObject* native = registered_native(name)) PyDict_SetItemString(globals, name, native);
     const Ref code = Ref::steal(Py_CompileString(kSource, "<braze polyfills>", Py_file_input));
     const Ref done = code ? Ref::steal(PyEval_EvalCode(code.get(), globals, globals)) : Ref();

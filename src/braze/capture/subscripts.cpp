@@ -1,5 +1,6 @@
 // container[key]: reads, stores and deletions.
 #include "braze/capture/executor.h"
+#include "braze/capture/generic_types.h"
 #include "braze/capture/guard_load.h"
 #include "braze/capture/natives.h"
 #include "braze/capture/operators.h"
@@ -88,6 +89,7 @@ Owned Executor::subscript(Value container, Value key) {
   }
   if (PyDict_CheckExact(container.object)) return dict_item(*this, container, key);
   const Category c = prov.category(container.object);
+  if (Owned out; typing_subscript(*this, container, key, out)) return out;
   if (c == Category::Tensor) return call_tensor_operator(*this, "getitem", {container, key});
   if (c == Category::Constant) {   // strings, ranges, torch.Size
     prov.use_constant(container);
@@ -100,8 +102,7 @@ Owned Executor::subscript(Value container, Value key) {
       prov.use_identity(container);
       const Owned m = find_attribute(container, interned("__class_getitem__"));
       if (m && PyMethod_Check(m.ref.get())) return call(m.get(), {key});
-      prov.use_deep(key);
-      return Owned::steal(PyObject_GetItem(container.object, key.object));
+      return type_subscript(*this, container, key);
     }
     PyObject* member = PyUnicode_Check(key.object) ? PyObject_GetItem(container.object, key.object) : nullptr;
     if (member != nullptr && prov.category(member) == Category::Constant) {   // Enum['name']

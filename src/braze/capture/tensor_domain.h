@@ -63,6 +63,10 @@ class TraceSession {
   virtual Result<Ref> stand_in(PyObject* real, Src src) = 0;
   // True for tensors that this session made (stand-ins and results).
   virtual bool is_traced(PyObject* object) const = 0;
+  // Functional transforms run for real while tracing. Whether the traced program is inside of one now, and whether a
+  // traced tensor belongs to one, which may be over: neither can outlive the trace.
+  virtual bool in_transform() const { return false; }
+  virtual bool is_transformed(PyObject*) const { return false; }
   // The existing tensor behind a stand-in, or nullptr for a fresh one.
   virtual PyObject* real_of(PyObject* traced) const = 0;
 

@@ -204,8 +204,15 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
     // What backward functions do beside returning gradients would come too late.
     const std::vector<PyObject*> effects = side_effects(x);
     Result<TraceSession::Finished> finished = (*session)->finish(exit.outputs());
-    if (side_effects(x) != effects) unsupported("the backward of a custom autograd function has side effects");
-    if (!finished.ok()) return give_up(nullptr, finished.why());
+    if (side_effects(x) != effects) {
+      const char* const what = x.first_hook() == 0 ? "the backward of a custom autograd function" : "a hook on a gradient";
+      throw Abort{{std::string(what) + " has side effects", ""}, x.first_hook()};
+    }
+    if (!finished.ok()) {
+      CaptureFailure failed = give_up(nullptr, finished.why());
+      failed.position = x.first_hook();
+      return failed;
+    }
     // Between two breaks there may be nothing to compute.
     const bool part = was_cut || target.frames != nullptr;
     if (!part || finished->n_ops > 0 || !exit.outputs().empty()) segment.executable = finished->executable;

@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/core/stack.h>
+#include <c10/core/GradMode.h>
 
 #include "braze/trace/torch_types.h"
 #include "braze/support/check.h"
@@ -143,6 +144,7 @@ void collect(const c10::IValue& value, std::vector<at::Tensor>& results) {
 
 OperatorCall::OperatorCall(const graph::Node& node, const SizeSlot& size_slot, const ObjectOf& object_of, Form form)
     : handle_(find(*node.op, form)) {
+  keeps_workspace_ = node.op->name == "aten.mkldnn_rnn_layer" && node.results.back()->type.defined;
   const auto& arguments = handle_.schema().arguments();
   CHECK(node.arguments.size() + (form == Form::Out ? 1 : 0) == arguments.size(), node.op->name);
   stack_.reserve(arguments.size());
@@ -237,7 +239,10 @@ std::vector<c10::IValue> OperatorCall::filled(std::span<const at::Tensor> tensor
 void OperatorCall::run(std::span<const at::Tensor> tensors, const int64_t* sizes,
                        std::vector<at::Tensor>& results) const {
   torch::jit::Stack stack = filled(tensors, sizes);
-  handle_.callBoxed(stack);
+  {
+    const c10::AutoGradMode mode(keeps_workspace_ || c10::GradMode::is_enabled());
+    handle_.callBoxed(stack);
+  }
   for (const c10::IValue& value : stack) collect(value, results);
 }
 

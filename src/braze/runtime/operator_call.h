@@ -47,6 +47,7 @@ class OperatorCall {
   };
   std::vector<Fill> fills_;
   int32_t next_tensor_ = 0;
+  bool keeps_workspace_ = false;                         // for the backward pass: the kernel asks the grad mode
 };
 
 }  // namespace braze::runtime

@@ -13,6 +13,7 @@
 #include "braze/trace/natives.h"
 #include "braze/trace/recorder.h"
 #include "braze/trace/torch_compat.h"
+#include "braze/trace/transforms.h"
 
 namespace braze::trace {
 
@@ -144,26 +145,19 @@ PyObject* set_recompute(PyObject*, PyObject* on) {
   END_HANDLE_TH_ERRORS
 }
 
-bool accumulates(PyObject* const* arguments, Py_ssize_t n, PyObject* kwnames) {
-  for (Py_ssize_t k = 0; kwnames != nullptr && k < PyTuple_GET_SIZE(kwnames); ++k)
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "accumulate_grad") == 0) return arguments[n + k] != Py_False;
-  return false;
-}
-
 PyObject* run_backward(PyObject*, PyObject* const* arguments, Py_ssize_t n, PyObject* kwnames) {
   HANDLE_TH_ERRORS
   Recorder* recorder = current_recorder();
   if (recorder == nullptr) unsupported("a backward pass outside a trace");
   torch::autograd::edge_list roots;
-  bool keeps_graph = false;
+  bool keeps_graph = false, transformed = false;
   try {
     if (n < 4 || !PyTuple_Check(arguments[0])) unsupported("a backward pass from what is no tuple");
     keeps_graph = arguments[2] == Py_True;
-    if (accumulates(arguments, n, kwnames) && arguments[3] == Py_True)
-      unsupported("backward(create_graph=True) inside the call");
     for (const at::Tensor& root : tensors_in(arguments[0])) {
       if (root.is_cuda()) unsupported("gradients on a GPU");
       if (root.requires_grad()) roots.push_back(torch::autograd::impl::gradient_edge(root));
+      transformed |= is_transformed(root);
     }
     recorder->ran_backward = true;
     nodes_behind(roots);
@@ -183,12 +177,22 @@ PyObject* run_backward(PyObject*, PyObject* const* arguments, Py_ssize_t n, PyOb
   PyObject* gradients = PyObject_VectorcallMethod(name, all.data(), static_cast<size_t>(n) + 1, kwnames);
   // Errors of the engine are eager's to raise.
   if (gradients == nullptr) recorder->note_failure({"a backward pass inside the call raises an error", ""});
-  else if (!keeps_graph) recorder->spent_roots.insert(recorder->spent_roots.end(), roots.begin(), roots.end());
+  else if (!keeps_graph && !transformed) recorder->spent_roots.insert(recorder->spent_roots.end(), roots.begin(), roots.end());
   return gradients;
   END_HANDLE_TH_ERRORS
 }
 
+PyObject* remove_hook(PyObject*, PyObject* number) {
+  HANDLE_TH_ERRORS
+  Recorder* recorder = current_recorder();
+  if (recorder == nullptr) unsupported("a hook outside a trace");
+  recorder->custom.hooks.at(static_cast<size_t>(PyLong_AsLongLong(number)))->removed = true;
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
 PyMethodDef kNatives[] = {
+    {"remove_hook", &remove_hook, METH_O, nullptr},
     {"record_function", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&record_function)), METH_FASTCALL, nullptr},
     {"set_recompute", &set_recompute, METH_O, nullptr},
     {"run_backward", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&run_backward)), METH_FASTCALL | METH_KEYWORDS, nullptr},

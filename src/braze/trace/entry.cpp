@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_efficientzerotensor.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
@@ -32,6 +33,7 @@
 #include "braze/trace/recorder.h"
 #include "braze/trace/tensor_guard.h"
 #include "braze/trace/torch_types.h"
+#include "braze/trace/transforms.h"
 
 namespace braze::trace {
 namespace {
@@ -157,7 +159,7 @@ at::Tensor in_memory_order(const OperatorHandle& op, const at::Tensor& self) {
 
 void mutable_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   Recorder* recorder = current_recorder();
-  if (recorder == nullptr) {
+  if (recorder == nullptr || in_transform_kernel()) {
     op.redispatchBoxed(keys & kAfterEntry, stack);
     return;
   }
@@ -187,7 +189,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_kernel(
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
     const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps) {
   const bool has_statistics = running_mean && running_mean->defined() && running_var && running_var->defined();
-  if (current_recorder() != nullptr && training && has_statistics) {
+  if (current_recorder() != nullptr && !in_transform_kernel() && training && has_statistics) {
     at::Tensor mean = *running_mean, var = *running_var;
     return at::_native_batch_norm_legit(input, weight, bias, mean, var, training, momentum, eps);
   }
@@ -213,7 +215,9 @@ std::vector<at::Tensor> unsafe_split_with_sizes_kernel(DispatchKeySet keys, cons
 
 // one_hot reads its operand's extremes on the host to check them; given the number of classes, checks in the graph do.
 at::Tensor one_hot_kernel(DispatchKeySet keys, const at::Tensor& self, int64_t num_classes) {
-  if (current_recorder() == nullptr || num_classes <= 0 || self.scalar_type() != c10::kLong || self.sym_numel() == 0)
+  // For vmap, which can't read them either, libtorch has another way.
+  const bool checked = num_classes > 0 && self.scalar_type() == c10::kLong && !at::functorch::isBatchedTensor(self);
+  if (current_recorder() == nullptr || !checked || self.sym_numel() == 0)
     return at::_ops::one_hot::redispatch(keys & kAfterEntry, self, num_classes);
   at::_assert_async(self.ge(0).all(), "Class values must be non-negative.");
   at::_assert_async(self.lt(num_classes).all(), "Class values must be smaller than num_classes.");

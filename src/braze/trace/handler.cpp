@@ -385,7 +385,9 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
     }
   }
 
-  Stack results = dynamic ? run_probe(op, info, arguments, true) : run_meta(op, info, arguments);
+  // oneDNN alone knows how large the workspace for the backward pass is, which there is wherever autograd is on.
+  const bool workspace = info.has_train_workspace && c10::GradMode::is_enabled();
+  Stack results = dynamic || workspace ? run_probe(op, info, arguments, dynamic) : run_meta(op, info, arguments);
   std::vector<graph::TensorType> types;
   std::vector<bool> mask;
   if (info.has_output_mask)
@@ -408,10 +410,7 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
     else if (value.isTensorList()) for (const IValue& item : value.toListRef()) add_type(item.toTensor());
     else if (value.isNone() && schema.returns()[i].type()->kind() == c10::TypeKind::TensorType) add_type(at::Tensor());
   }
-  // oneDNN alone knows how large the workspace for the backward pass is.
-  if (info.has_train_workspace && arguments.back().toBool() && c10::GradMode::is_enabled())
-    unsupported(info.op->name + " keeps a workspace for the backward pass");
-  if (info.has_train_workspace && !arguments.back().toBool()) {
+  if (info.has_train_workspace && !workspace) {
     types.back() = {};
     types.back().defined = false;
   }

@@ -12,6 +12,7 @@
 #include "braze/trace/abort.h"
 #include "braze/trace/session.h"
 #include "braze/trace/torch_compat.h"
+#include "braze/trace/transforms.h"
 
 namespace braze::trace {
 namespace {
@@ -44,9 +45,10 @@ class WithoutGil {
 
 // Hooks are Python that nobody watches while the engine runs it: what it does beside returning a gradient would be lost.
 void refuse_hooks(Node& node) {
-  if (!node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
-      !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr)
-    unsupported("a hook on a gradient (register_hook, retain_grad)");
+  const auto is_known = [](const auto& hook) { return dynamic_cast<const InterpretedHook*>(hook.get()) != nullptr; };
+  if (!std::ranges::all_of(node.tensor_pre_hooks(), is_known) || !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+      node.tensor_post_acc_grad_hooks() != nullptr)
+    unsupported("a hook on a gradient (register_hook)");
 }
 
 // Changes in place, also of what is made in inference mode and has no version.
@@ -154,11 +156,20 @@ int64_t Session::add_function(capture::Backward backward) {
   return static_cast<int64_t>(recorder_.custom.backwards.size()) - 1;
 }
 
+Result<int64_t> Session::add_hook(PyObject* traced, capture::Backward hook) {
+  const at::Tensor& tensor = THPVariable_Unpack(traced);
+  if (tensor.grad_fn() == nullptr || trace::is_transformed(tensor)) return Unsupported{"a hook on the gradient of a leaf", ""};
+  auto& hooks = recorder_.custom.hooks;
+  hooks.push_back(std::make_shared<GradientHook>(GradientHook{std::move(hook)}));
+  tensor.grad_fn()->add_tensor_pre_hook(std::make_unique<InterpretedHook>(hooks.back(), tensor.output_nr()));
+  return static_cast<int64_t>(hooks.size()) - 1;
+}
+
 uint64_t Session::n_changes(std::span<PyObject* const> objects) const {
   uint64_t n = 0;
   for (const StandIn& input : stand_ins_) n += changes_of(input.wrapper);
   for (PyObject* object : objects)
-    if (is_traced(object)) n += changes_of(THPVariable_Unpack(object));
+    if (is_traced(object)) n += changes_of(below_transforms(THPVariable_Unpack(object)));
   return n;
 }
 
@@ -218,7 +229,10 @@ JointPlan Session::add_gradients(std::vector<at::Tensor> tracked) {
     plan.tangents.push_back({static_cast<int32_t>(i), input == nullptr ? -1 : input->index});
   }
   if (leaves.empty()) return plan;
+  // A result that takes no part in a backward pass has zeros for its gradient, with which eager would call no hook.
+  if (!recorder_.custom.hooks.empty() && roots.size() > 1) unsupported("a hook on a gradient in a call with several results");
   if (!recorder_.custom.nodes.empty()) plan.no_double_backward = "a custom autograd function";
+  if (!recorder_.custom.hooks.empty()) plan.no_double_backward = "a hook on a gradient";
   const size_t n_inputs = stand_ins_.size();
   const std::vector<at::Tensor> given = tangents;
   const auto changes = [&] { return n_changes({}) + changes_of(given) + changes_of(tracked); };

@@ -18,7 +18,7 @@ namespace {
 enum Field : unsigned {
   kGrad, kInference, kCpuAutocast, kCudaAutocast, kDeterministic, kDeterministicWarn, kFillUninitialized,
   kTorchFunctionMode, kDispatchMode, kMkldnn, kFlash, kMemoryEfficient, kMathAttention, kCudnnAttention,
-  kAnomaly, kSavedTensorHooks, kCudnn, kForwardGrad,
+  kAnomaly, kSavedTensorHooks, kCudnn, kForwardGrad, kTransform,
   kDefaultDtype = 24, kCpuDtype = 32, kCudaDtype = 40,   // 8 bits each
 };
 
@@ -46,6 +46,7 @@ uint64_t pack_modes() {
                   bit(context.userEnabledMathSDP(), kMathAttention) |
                   bit(context.userEnabledCuDNNSDP(), kCudnnAttention) | bit(context.userEnabledCuDNN(), kCudnn) |
                   bit(torch::autograd::AnomalyMode::is_enabled(), kAnomaly) |
+                  bit(local.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode), kTransform) |
                   bit(at::SavedTensorDefaultHooks::is_enabled() &&
                           !at::SavedTensorDefaultHooks::get_tls_state().stack.empty(), kSavedTensorHooks) |
                   byte(c10::get_default_dtype_as_scalartype(), kDefaultDtype);
@@ -62,7 +63,8 @@ std::string describe_modes(uint64_t modes) {
       {kDispatchMode, "torch dispatch mode"}, {kMkldnn, "mkldnn"}, {kFlash, "flash attention"},
       {kMemoryEfficient, "memory-efficient attention"}, {kMathAttention, "math attention"},
       {kCudnnAttention, "cudnn attention"}, {kAnomaly, "anomaly detection"},
-      {kSavedTensorHooks, "saved tensor hooks"}, {kCudnn, "cudnn"}, {kForwardGrad, "forward AD"}};
+      {kSavedTensorHooks, "saved tensor hooks"}, {kCudnn, "cudnn"}, {kForwardGrad, "forward AD"},
+      {kTransform, "functional transform"}};
   std::string out;
   for (auto [field, name] : kNames)
     if (modes >> field & 1) out += (out.empty() ? "" : ", ") + std::string(name);
@@ -79,9 +81,9 @@ std::string modes_obstacle() {
   if (torch::autograd::AnomalyMode::is_enabled()) return "anomaly detection is on";
   if (at::SavedTensorDefaultHooks::is_enabled() && !at::SavedTensorDefaultHooks::get_tls_state().stack.empty())
     return "saved tensor hooks are active";
-  const auto included = c10::impl::tls_local_dispatch_key_set().included_;
-  if (included.has(c10::DispatchKey::Functionalize) || included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode))
+  if (in_transform() || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize))
     return "a functional transform is active";
+  if (in_forward_level()) return "a level of forward-mode differentiation is active";
   return {};
 }
 
@@ -156,6 +158,7 @@ void ModeGuard::restore() {
   at::autocast::set_autocast_dtype(c10::kCUDA, cuda_dtype_);
   if (c10::get_default_dtype_as_scalartype() != default_dtype_)
     c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
+  transforms_.restore();
   c10::impl::_force_tls_local_dispatch_key_set(keys_);
 }
 

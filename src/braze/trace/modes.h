@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "braze/capture/tensor_domain.h"
+#include "braze/trace/transforms.h"
 
 namespace braze::trace {
 
@@ -31,6 +32,8 @@ class ModeGuard {
   ~ModeGuard() { restore(); }
   void restore();
   int nesting() const { return nesting_; }   // at the start
+  TransformState& transforms() { return transforms_; }
+  const TransformState& transforms() const { return transforms_; }
   ModeGuard(const ModeGuard&) = delete;
   ModeGuard& operator=(const ModeGuard&) = delete;
 
@@ -40,6 +43,7 @@ class ModeGuard {
   bool cpu_autocast_, cuda_autocast_, autocast_cache_;
   at::ScalarType cpu_dtype_, cuda_dtype_, default_dtype_;
   int nesting_;
+  TransformState transforms_;
   bool restored_ = false;
 };
 

@@ -108,8 +108,11 @@ bool load_natives() {
   }
   const Ref inference_mode = torch_attribute(c_module.get(), "_InferenceMode");
   if (inference_mode.get() == nullptr) return false;
+  const Ref functorch = torch_attribute(c_module.get(), "_functorch");
+  const Ref autograd = torch_attribute(c_module.get(), "_autograd");
+  if (functorch.get() == nullptr || autograd.get() == nullptr) return false;
   PyObject *Tensor = tensor.get(), *Functions = functions.get(), *_C = c_module.get();
-  PyObject* InferenceMode = inference_mode.get();
+  PyObject *InferenceMode = inference_mode.get(), *Functorch = functorch.get(), *Autograd = autograd.get();
 #define BREAK(owner, name, reason) if (!add_attribute(owner, #name, {NativeKind::Break, reason})) return false;
 #define TENSOR(owner, name) if (!add_attribute(owner, #name, {NativeKind::Tensor})) return false;
 #define PURE(owner, name) if (!add_attribute(owner, #name, {NativeKind::Pure})) return false;

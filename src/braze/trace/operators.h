@@ -39,7 +39,7 @@ struct OperatorInfo {
   MetaTier tier = MetaTier::Unknown;      // decided when first needed
   bool has_rule = false;
   bool has_output_mask = false;           // bool[] output_mask is the last argument
-  bool has_train_workspace = false;       // the last result is undefined unless the last argument is true
+  bool has_train_workspace = false;       // the last result is undefined unless autograd is on
   bool uninitialized = false;             // empty, empty_like, ...: contents unspecified
   bool as_strided = false;                // addresses the operand's storage
   bool is_view = false;                   // each result shares its operand's memory

@@ -12,6 +12,7 @@
 #include "braze/trace/abort.h"
 #include "braze/trace/clock.h"
 #include "braze/trace/session.h"
+#include "braze/trace/transforms.h"
 #include "braze/trace/types.h"
 
 namespace braze::trace {
@@ -317,6 +318,8 @@ void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs&
 void Session::add_output(const at::Tensor& tensor, Outputs& outputs) {
   graph::Graph& g = recorder_.graph();
   const size_t output = g.outputs.size();
+  // What the call itself makes of the output would not be in the gradient that it keeps.
+  if (tensor.retains_grad()) unsupported("an output keeps its gradient (retain_grad)");
   const auto [seen, first] = outputs.seen.emplace(tensor.unsafeGetTensorImpl(), static_cast<int32_t>(output));
   if (const auto found = by_wrapper_.find(tensor.unsafeGetTensorImpl()); found != by_wrapper_.end()) {
     Value* whole = whole_input(stand_ins_[found->second]);
@@ -464,6 +467,7 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
   CHECK(!finished_);
   TraceClock clock;
   const uint64_t modes_now = pack_modes();
+  if (in_transform()) return Unsupported{"a functional transform that the call does not leave", ""};
   mode_guard_.restore();
   if (modes_now != start_modes_) return Unsupported{"a torch mode that was entered is not left again", ""};
   try {
@@ -484,6 +488,7 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
       for (PyObject* object : objects) {
         if (!is_traced(object)) return Unsupported{"an output is not a traced tensor", ""};
         const at::Tensor& tensor = THPVariable_Unpack(object);
+        if (trace::is_transformed(tensor)) return Unsupported{"a tensor of a functional transform leaves the call", ""};
         // The runtime makes outputs in the caller's mode; views of inputs are as their inputs are.
         const bool foreign = tensor.is_inference() != c10::InferenceMode::is_enabled() &&
                              outputs.input_storages.find(storage_of(tensor)) == outputs.input_storages.end();

@@ -110,6 +110,10 @@ bool can_probe(const c10::OperatorHandle& op) {
 
 Stack run_probe(const c10::OperatorHandle& op, const OperatorInfo& info, at::ArrayRef<IValue> arguments, bool dynamic) {
   std::string why;
+  if (info.has_train_workspace) {   // no data decides
+    if (std::optional<Stack> ones = run(op, info, arguments, Filling::Ones, why)) return *std::move(ones);
+    unsupported(info.op->name + ": " + why);
+  }
   std::optional<Stack> rising = run(op, info, arguments, Filling::Rising, why);
   std::optional<Stack> ones = run(op, info, arguments, Filling::Ones, why);
   if (!rising && !ones) unsupported(info.op->name + ": " + why);

@@ -67,6 +67,7 @@ Recorder::Recorder() : env_(std::make_shared<NumberEnv>()), graph_(std::make_uni
 
 Recorder::~Recorder() {
   for (const auto& node : custom.nodes) node->release();
+  for (const auto& hook : custom.hooks) hook->call = nullptr;
 }
 
 at::Tensor Recorder::tensor_for(graph::Value* value) {

@@ -17,6 +17,7 @@
 #include "braze/graph/graph.h"
 #include "braze/support/result.h"
 #include "braze/trace/custom_function.h"
+#include "braze/trace/gradient_hook.h"
 #include "braze/trace/operators.h"
 #include "braze/trace/sym_node.h"
 #include "braze/trace/torch_compat.h"
@@ -84,10 +85,11 @@ class Recorder {
   // Nodes recorded while it is on belong to a checkpoint; a checkpoint in another one is part of it. Returns what it was.
   bool set_recompute(bool on);
 
-  // Custom autograd functions whose backward capture interprets.
+  // Custom autograd functions and hooks on gradients, which capture interprets.
   struct Custom {
     std::vector<capture::Backward> backwards;
     std::vector<AutogradNode<InterpretedFunction>> nodes;
+    std::vector<std::shared_ptr<GradientHook>> hooks;
   };
   Custom custom;
 

@@ -16,6 +16,7 @@
 #include "braze/trace/clock.h"
 #include "braze/trace/tensor_guard.h"
 #include "braze/trace/torch_types.h"
+#include "braze/trace/transforms.h"
 #include "braze/trace/types.h"
 
 namespace braze::trace {
@@ -88,6 +89,7 @@ Session::Session(const capture::TraceOptions& options) : start_modes_(pack_modes
 Session::~Session() = default;
 
 Result<std::vector<capture::TraceSession::ModeCall>> Session::leave_modes() {
+  if (in_transform()) return Unsupported{"a functional transform that the call does not leave", ""};
   auto calls = mode_calls(start_modes_, pack_modes(), autocast_nesting() - mode_guard_.nesting());
   mode_guard_.restore();
   return calls;
@@ -209,6 +211,7 @@ Result<Ref> Session::stand_in(PyObject* real, Src src) {
   input.real = THPVariable_Unpack(real);
   input.src = src;
   try {
+    const BelowTransforms below;
     input.dynamic = dynamic_dims(input.real, src);
     input.operand = tensor_operand(real, {input.dynamic, options_.storage_bases});
     {
@@ -241,8 +244,12 @@ Result<Ref> Session::stand_in(PyObject* real, Src src) {
 bool Session::is_traced(PyObject* object) const {
   if (!THPVariable_CheckExact(object)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(object);
-  return is_wrapper(tensor);
+  return is_wrapper(tensor) || (trace::is_transformed(tensor) && is_wrapper(below_transforms(tensor)));
 }
+
+bool Session::is_transformed(PyObject* traced) const { return trace::is_transformed(THPVariable_Unpack(traced)); }
+
+bool Session::in_transform() const { return trace::in_transform() || mode_guard_.transforms().in_forward_level(); }
 
 PyObject* Session::real_of(PyObject* object) const {
   if (!is_traced(object)) return nullptr;
@@ -261,6 +268,7 @@ Unsupported Session::failure() {
 Ref Session::finish_call(PyObject* result) {
   const auto is_real = [&](PyObject* object) { return THPVariable_CheckExact(object) && !is_traced(object); };
   const auto wrap = [&](PyObject* object) {
+    if (trace::is_transformed(THPVariable_Unpack(object))) unsupported("a transform of a tensor that the trace has not seen");
     return Ref::steal(THPVariable_Wrap(functional::to_functional_tensor(recorder_.constant(THPVariable_Unpack(object)))));
   };
   Ref owned = Ref::steal(result);
@@ -294,7 +302,14 @@ Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_a
     const RecordingScope recording(recorder_);
     recorder_.take_failure();
     const int64_t n_positional = n_args - (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
+    const bool forward_level = in_forward_level(), inference = c10::InferenceMode::is_enabled();
     PyObject* result = PyObject_Vectorcall(callable, args, static_cast<size_t>(n_positional), kwnames);
+    mode_guard_.transforms().note_forward_level(forward_level, in_forward_level());
+    if (inference && trace::in_transform() && !c10::InferenceMode::is_enabled()) {
+      const Ref dropped = Ref::steal(result);
+      PyErr_Clear();
+      return Unsupported{"a transform that leaves inference mode", ""};
+    }
     if (result == nullptr) return failure();
     Ref finished = finish_call(result);
     if (finished.get() == nullptr) return failure();

@@ -25,10 +25,13 @@ class Session final : public capture::TraceSession, public capture::Differentiat
 
   Result<capture::Ref> stand_in(PyObject* real, capture::Src src) override;
   bool is_traced(PyObject* object) const override;
+  bool is_transformed(PyObject* traced) const override;
+  bool in_transform() const override;
   PyObject* real_of(PyObject* traced) const override;
   Result<capture::Ref> call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) override;
   Result<capture::Ref> get_attribute(PyObject* traced, PyObject* name) override;
   int64_t add_function(capture::Backward backward) override;
+  Result<int64_t> add_hook(PyObject* traced, capture::Backward hook) override;
   uint64_t n_changes(std::span<PyObject* const> objects) const override;
   bool knows_gradient(PyObject* stand_in) const override;
   Status tell_gradient(PyObject* stand_in, PyObject* gradient) override;

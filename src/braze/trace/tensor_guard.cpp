@@ -8,6 +8,8 @@
 #include <numeric>
 #include <sstream>
 
+#include "braze/trace/transforms.h"
+
 namespace braze::trace {
 namespace {
 
@@ -68,7 +70,7 @@ bool check(const void* opaque, PyObject* object) {
     return false;
   return sizes_match(state, impl.sizes()) && strides_match(state, impl) &&
          (!state.exact_storage || storage_matches(state, impl)) && leaf_matches(state, impl) &&
-         !(state.no_hooks && has_hooks(tensor));
+         !has_tangent(impl) && !(state.no_hooks && has_hooks(tensor));
 }
 
 // Nothing but sizes differs: the layout is dense in the same order of dimensions as before.
@@ -78,7 +80,7 @@ bool changed_sizes(const void* opaque, PyObject* object, std::vector<int64_t>* d
   const c10::TensorImpl& impl = *THPVariable_Unpack(object).unsafeGetTensorImpl();
   if (impl.key_set().raw_repr() != state.keys || c10::typeMetaToScalarType(impl.dtype()) != state.dtype ||
       impl.device() != state.device || impl.requires_grad() != state.requires_grad ||
-      impl.sizes().size() != state.sizes.size() || !leaf_matches(state, impl) ||
+      impl.sizes().size() != state.sizes.size() || !leaf_matches(state, impl) || has_tangent(impl) ||
       (state.no_hooks && has_hooks(THPVariable_Unpack(object)))) {
     return false;
   }
@@ -134,6 +136,7 @@ std::string describe(const void* opaque, PyObject* object) {
   else if (!strides_match(state, impl)) differ("stride", list(impl.strides()), list(state.strides));
   if (state.exact_storage && !storage_matches(state, impl)) out << (out.tellp() == 0 ? "" : "; ") << "storage changed";
   if (state.no_hooks && has_hooks(THPVariable_Unpack(object))) out << (out.tellp() == 0 ? "" : "; ") << "it has hooks";
+  if (has_tangent(impl)) out << (out.tellp() == 0 ? "" : "; ") << "it has a forward-mode tangent";
   if (impl.key_set().raw_repr() != state.keys && out.tellp() == 0) out << "dispatch keys changed";
   return out.str();
 }
