@@ -82,6 +82,19 @@ def test_weak_references():
     assert torch.equal(compiled(h, x), x - 1)
 
 
+def test_format_with_more_keywords_than_it_names():
+    class Holder:
+        pass
+
+    def f(h, x):
+        return x + len("{name} {size:>4} {{}}".format(**h.__dict__))
+    h = Holder()
+    h.name, h.size, h.tensor = "a", 3, torch.ones(2)
+    compiled = braze.compile(f, fullgraph=True)
+    for h.name in ("a", "bcd", "a"):
+        assert torch.equal(compiled(h, torch.ones(2)), f(h, torch.ones(2)))
+
+
 def test_named_results_made_anew():
     def f(x):
         out = x.max(-1)

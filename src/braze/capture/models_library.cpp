@@ -135,6 +135,39 @@ Owned exc_info(Executor& x, Value callable, const Arguments&) {
   return Owned(info);
 }
 
+// Of keywords, such as all attributes of an object, only those that the text names are read.
+Owned str_format(Executor& x, Value callable, const Arguments& a) {
+  if (a.n_keywords() == 0 || a.n_positional() == 0 || !PyUnicode_CheckExact(a.objects[0])) return x.call_pure(callable.object, a);
+  x.prov.use_constant(a[0]);
+  const Ref module = Ref::steal(PyImport_ImportModule("_string"));
+  const Ref fields = module ? Ref::steal(PyObject_CallMethod(module.get(), "formatter_parser", "O", a.objects[0])) : Ref();
+  const Ref parsed = fields ? Ref::steal(PySequence_List(fields.get())) : Ref();
+  if (!parsed) return PyErr_Clear(), x.call_pure(callable.object, a);   // raises
+  const Ref read = Ref::steal(PySet_New(nullptr));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parsed.get()); i++) {   // (literal, field, specification, conversion)
+    PyObject* const field = PyTuple_GET_ITEM(PyList_GET_ITEM(parsed.get(), i), 1);
+    PyObject* const spec = PyTuple_GET_ITEM(PyList_GET_ITEM(parsed.get(), i), 2);
+    if (field == Py_None) continue;
+    if (PyUnicode_FindChar(spec, '{', 0, PY_SSIZE_T_MAX, 1) >= 0) return x.call_pure(callable.object, a);
+    const Py_ssize_t size = PyUnicode_GET_LENGTH(field);
+    Py_ssize_t end = 0;
+    while (end < size && PyUnicode_READ_CHAR(field, end) != '.' && PyUnicode_READ_CHAR(field, end) != '[') end++;
+    const Ref name = Ref::steal(PyUnicode_Substring(field, 0, end));
+    PySet_Add(read.get(), name.get());
+  }
+  ArgumentList kept;
+  for (int64_t i = 0; i < a.n_positional(); i++) kept.add(a[i]);
+  const Ref names = Ref::steal(PyList_New(0));
+  for (int64_t k = 0; k < a.n_keywords(); k++) {
+    if (PySet_Contains(read.get(), PyTuple_GET_ITEM(a.kwnames, k)) != 1) continue;
+    PyList_Append(names.get(), PyTuple_GET_ITEM(a.kwnames, k));
+    kept.add(a[a.n_positional() + k]);
+  }
+  const Ref kwnames = Ref::steal(PyList_AsTuple(names.get()));
+  kept.set_keyword_names(PyTuple_GET_SIZE(kwnames.get()) == 0 ? nullptr : kwnames.get());
+  return x.call_pure(callable.object, kept.get());
+}
+
 Owned is_derived_of_class(Executor& x, Value callable, const Arguments& a) {
   if (a.n != 1) x.fail("a library function with unusual arguments");
   PyObject* type = PyType_Check(a.objects[0]) ? a.objects[0] : reinterpret_cast<PyObject*>(Py_TYPE(a.objects[0]));
@@ -165,7 +198,7 @@ const std::vector<ModelRow>& library_models() {
       {"torch.default_generator.get_state", get_state}, {"torch.default_generator.set_state", set_state},
       {"torch.autograd.profiler.record_function", inert},
       {"_thread.get_ident", thread_identity}, {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
-      {"inspect.signature", model_signature}, {"_warnings.warn", later},
+      {"builtins.str.format", str_format}, {"inspect.signature", model_signature}, {"_warnings.warn", later},
       {"dataclasses.fields", is_derived_of_class}, {"dataclasses.is_dataclass", is_derived_of_class},
       {"logging.Logger.debug", log_debug}, {"logging.Logger.info", log_info},
       {"logging.Logger.warning", log_warning}, {"logging.Logger.error", log_error},

@@ -214,6 +214,7 @@ class ProgramVerifier {
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const BufferPlan& b = plan(i);
       if (b.place != Place::Arena || first[i] < 0 || !b.bytes.is_constant() || !b.arena_offset.is_constant()) continue;
+      if (b.bytes.constant() == 0) continue;   // lies nowhere
       lives.push_back({b.arena_offset.constant(), b.arena_offset.constant() + b.bytes.constant(), first[i], last[i], i});
     }
     std::ranges::sort(lives, {}, &Life::begin);

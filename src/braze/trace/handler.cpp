@@ -142,6 +142,7 @@ bool has_dynamic_sizes(const OperatorInfo& info, at::ArrayRef<IValue> arguments)
     case Treatment::Item:
     case Treatment::ReadsData:
     case Treatment::Mutable:
+    case Treatment::ComparesSizes:
     case Treatment::Composite: return false;
   }
   return false;
@@ -268,6 +269,25 @@ void Recorder::read_item(const OperatorHandle& op, Stack* stack) {
   run_without_recording(op, stack);
 }
 
+namespace {
+
+// False: the memory that the operands do not show decides.
+bool compare_sizes(const OperatorHandle& op, Stack* stack) {
+  const at::Tensor a = torch::jit::peek(*stack, 0, 2).toTensor(), b = torch::jit::peek(*stack, 1, 2).toTensor();
+  const bool same = a.sym_sizes() == b.sym_sizes();
+  if (op.schema().name() != "aten::is_same_size") {
+    const TracedImpl *first = ::braze::trace::traced(a), *second = ::braze::trace::traced(b);
+    if (!same || first == nullptr || second == nullptr || !graph::is_contiguous(first->value()->type) ||
+        !graph::is_contiguous(second->value()->type))
+      return false;
+  }
+  torch::jit::drop(*stack, 2);
+  stack->emplace_back(same);
+  return true;
+}
+
+}  // namespace
+
 void Recorder::record(const OperatorHandle& op, Stack* stack) {
   remove_autocast_keys();
   if (!env_->floats().empty() && record_with_tensors(op, stack)) return;
@@ -283,6 +303,9 @@ void Recorder::record(const OperatorHandle& op, Stack* stack) {
     }
     case Treatment::Item: read_item(op, stack); return;
     case Treatment::Composite: decompose(op, operands.device, stack); return;
+    case Treatment::ComparesSizes:
+      if (compare_sizes(op, stack)) return;
+      break;
     case Treatment::Record:
     case Treatment::ReadsData:
     case Treatment::DynamicSizes:
@@ -415,6 +438,11 @@ void Recorder::append(const OperatorHandle& op, OperatorInfo& info, const Operan
     types.back().defined = false;
   }
   if (operands.lazy != nullptr) refuse_reinterpretation(info, *operands.lazy, types);
+  if (types.empty() && !results.empty()) {   // a fact about types, and no part of the graph
+    torch::jit::drop(*stack, n);
+    for (IValue& value : results) stack->push_back(std::move(value));
+    return;
+  }
   const graph::Node* node = add_node(info, std::move(converted), std::move(types));
   torch::jit::drop(*stack, n);
   size_t next = 0;

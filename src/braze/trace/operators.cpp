@@ -85,6 +85,7 @@ Treatment treatment_of(const c10::OperatorHandle& op) {
     return Treatment::ReadsData;
   if (name == "aten::index" || name == "aten::_unsafe_index") return Treatment::DynamicIfMask;
   if (name == "aten::repeat_interleave") return Treatment::DynamicIfNone;
+  if (name == "aten::is_same_size" || name == "aten::_has_same_storage_numel") return Treatment::ComparesSizes;
   if (op.hasTag(at::Tag::data_dependent_output)) return Treatment::ReadsData;
   if (op.hasTag(at::Tag::dynamic_output_shape)) return Treatment::DynamicSizes;
   if (schema.is_mutable()) return Treatment::Mutable;

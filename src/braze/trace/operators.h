@@ -27,6 +27,7 @@ enum class Treatment : uint8_t {
   DynamicIfMask,    // index: only when an index is a mask
   DynamicIfNone,    // repeat_interleave: only when its last argument is missing
   Mutable,          // functionalization should have removed it
+  ComparesSizes,    // is_same_size, _has_same_storage_numel, which derivatives ask of symbolic sizes, too
   Composite,        // decompose by libtorch's composite kernel
 };
 

@@ -57,6 +57,23 @@ bool is_dense(const graph::TensorType& type, sym::ShapeEnv& env) {
   return true;
 }
 
+// Of the parts of complex numbers; else Other.
+DType real_type(DType dtype) {
+  if (dtype == DType::C64) return DType::F32;
+  return dtype == DType::C128 ? DType::F64 : DType::Other;
+}
+
+// The same memory as numbers of the real type.
+Value* as_real(graph::Graph& graph, Value* value) {
+  graph::TensorType type = value->type;
+  type.dtype = real_type(type.dtype);
+  for (graph::Expr& stride : type.strides) stride = stride * 2;
+  type.offset = type.offset * 2;
+  type.sizes.push_back(2);
+  type.strides.push_back(1);
+  return graph.add_node(graph::intern_op("aten::view_as_real(Tensor(a) self) -> Tensor(a)"), {value}, {type})->result();
+}
+
 // Expanded: some elements share memory.
 bool has_shared_elements(const at::Tensor& tensor) {
   for (int64_t d = 0; d < tensor.dim(); ++d)
@@ -274,7 +291,11 @@ void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs&
   TracedImpl* base = traced(static_cast<FunctionalStorageImpl*>(storage)->base());
   if (base == nullptr) unsupported("a tensor whose contents were exchanged");
   Value* whole = base->value();
-  if (whole->type.dtype != value->type.dtype) unsupported("outputs that show the same memory as different types");
+  if (whole->type.dtype != value->type.dtype) {
+    if (outputs.uses[storage] > 1 || real_type(whole->type.dtype) != value->type.dtype)
+      unsupported("outputs that show the same memory as different types");
+    whole = as_real(g, whole);
+  }
   if (!is_dense(whole->type, *recorder_.env())) unsupported("an output with gaps in its memory");
   int32_t base_output = -1;
   at::Tensor* tracked_base = nullptr;
