@@ -336,6 +336,18 @@ def test_a_break_inside_of_a_transform_runs_it_eagerly(capsys):
     assert braze.counters()["graphs"] == 2      # before and after
 
 
+def in_inference_mode(x):
+    with torch.inference_mode():
+        out, pull = vjp(torch.sin, x)
+        return grad(lambda t: (t ** 2).sum())(x) + pull(x)[0], vmap(torch.sin)(x)
+
+
+def test_inference_mode():
+    same(in_inference_mode, lambda: R(3), whole=False)
+    same(lambda x: torch.inference_mode()(vmap(torch.sin))(x), lambda: R(3), whole=False)
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
 def test_exceptions_leave_transforms_in_order():
     def fails(x):
         raise KeyError("no")

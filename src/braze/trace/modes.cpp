@@ -148,6 +148,7 @@ ModeGuard::ModeGuard()
 
 void ModeGuard::restore() {
   if (std::exchange(restored_, true)) return;
+  transforms_.restore();   // first: levels put back the modes that they found
   c10::AutogradState::set_tls_state(autograd_);
   at::autocast::set_autocast_enabled(c10::kCPU, cpu_autocast_);
   at::autocast::set_autocast_enabled(c10::kCUDA, cuda_autocast_);
@@ -158,7 +159,6 @@ void ModeGuard::restore() {
   at::autocast::set_autocast_dtype(c10::kCUDA, cuda_dtype_);
   if (c10::get_default_dtype_as_scalartype() != default_dtype_)
     c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
-  transforms_.restore();
   c10::impl::_force_tls_local_dispatch_key_set(keys_);
 }
 

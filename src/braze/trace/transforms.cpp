@@ -49,6 +49,7 @@ bool is_gradient_wrapper(const at::Tensor& tensor) { return tensor.key_set().has
 
 constexpr uint64_t kForwardLevel = 0;   // libtorch has no other
 
+// All of them: a trace starts outside. The keys do not tell, since a mode object of the program's may have restored others.
 void leave_levels() {
   static PyObject* const pop = functorch_function("pop_dynamic_layer_stack_and_undo_to_depth");
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
@@ -99,7 +100,7 @@ void TransformState::note_forward_level(bool before, bool now) {
 
 void TransformState::restore() {
   if (std::exchange(in_forward_level_, false)) torch::autograd::ForwardADLevel::release_idx(kForwardLevel);
-  if (in_transform()) leave_levels();
+  leave_levels();
   at::functorch::setInplaceRequiresGradAllowed(inplace_requires_grad_);
   if (at::SavedTensorDefaultHooks::get_disabled_error_message() == hooks_message_) return;
   if (hooks_message_) at::SavedTensorDefaultHooks::disable(*hooks_message_);
