@@ -311,6 +311,22 @@ def test_hooks_with_side_effects_run_when_eagers_do():
         braze.compile(f, fullgraph=True)(L(3))
 
 
+def test_hooks_see_what_is_there_when_they_run():
+    class Scaled(nn.Module):
+        factor = 2.0
+
+        def forward(self, x):
+            y = x * 2
+            y.register_hook(lambda g: g * self.factor)
+            return y.sum()
+    m, x = Scaled(), L(3)
+    compiled = braze.compile(m)
+    out = compiled(x)
+    m.factor = 5.0
+    out.backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 10.0))
+
+
 def test_handles_of_hooks_that_leave_the_call():
     def f(x):
         y = x * 2

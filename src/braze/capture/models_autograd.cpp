@@ -182,9 +182,28 @@ Owned run_backward(Executor& x, Value, const Arguments& a) {
   return x.call_tensor(native, list.get());
 }
 
+// Of the sources that are new since there were n: one whose value the program may change before the hook runs.
+bool reads_state(Executor& x, size_t n) {
+  const SourceTable& sources = x.prov.sources();
+  for (size_t i = n; i < sources.size(); i++) {
+    const auto src = static_cast<Src>(i);
+    switch (sources[src].kind) {
+      case SourceKind::FuncCode: case SourceKind::FuncDefaults: case SourceKind::FuncKwDefaults:
+      case SourceKind::Type: case SourceKind::Constant: continue;
+      default: break;
+    }
+    PyObject* const object = x.prov.object_at(src);
+    if (object != nullptr && x.prov.category(object) != Category::Referent) return true;
+  }
+  return false;
+}
+
 Result<Ref> interpret_hook(Executor& x, const Owned& hook, PyObject* gradient) {
   try {
+    const bool later = x.frame() == nullptr;   // at the end of the trace: the backward pass comes after the call
+    const size_t n_sources = x.prov.sources().size();
     const Owned out = x.call(hook.get(), {Value{gradient, kNoSource}});
+    if (later && reads_state(x, n_sources)) return Unsupported{"a hook on a gradient that reads what may change until it runs", ""};
     if (!out) {
       PyErr_Clear();
       return Unsupported{"a hook on a gradient raises an error", ""};
