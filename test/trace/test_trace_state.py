@@ -110,6 +110,23 @@ def test_failed_traces_leave_nothing():
     assert type(y) is torch.Tensor and y.data_ptr() != 0 and not torch._is_functional_tensor(y)
 
 
+def test_functional_transforms_inside():
+    def fn(x):
+        return torch.vmap(torch.func.grad(lambda t: t.sin().sum()))(x), torch.func.jvp(torch.sin, (x,), (x,))[1]
+    check(lambda: (fn, (R(4, 3),)))
+
+
+def test_failed_traces_leave_functional_transforms():
+    before = trace_driver.modes()
+    for transform in (torch.vmap, torch.func.grad, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))):
+        with pytest.raises((Refused, RuntimeError)):
+            trace(transform(lambda t: t.sum().item() * t.sum()), (R(3, 3),))
+        assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+        assert trace_driver.modes() == before
+    with pytest.raises(RuntimeError, match="functional transform"):
+        torch.vmap(lambda t: trace_driver.Traced(lambda x: x + 1, (torch.ones(3),)))(R(2, 2))
+
+
 def test_a_mode_object_that_outlives_its_trace():
     kept = []
 

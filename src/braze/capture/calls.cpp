@@ -413,12 +413,12 @@ Owned Executor::call(Value callable, const Arguments& a) {
 
   if (PyWeakref_CheckRefExact(object) && a.n == 0 && callable.src != kNoSource) {
     // What a weak reference refers to never changes, as long as that lives.
-    PyObject* const referent = PyWeakref_GET_OBJECT(object);
-    const Src src = referent == Py_None ? kNoSource : prov.recall(referent, referent);
+    const Ref referent = Ref::steal(PyObject_CallNoArgs(object));
+    const Src src = referent.get() == Py_None ? kNoSource : prov.recall(referent.get(), referent.get());
     if (src == kNoSource) fail("a weak reference to what the call has not met");
     prov.use_identity(callable);
-    prov.use_identity({referent, src});
-    return Owned::borrow(referent, src);
+    prov.use_identity({referent.get(), src});
+    return Owned(referent, src);
   }
 
   Owned got;
