@@ -29,6 +29,10 @@ class CompiledFunction:
         disable_passes: Iterable[str] = (),
         activation_memory_budget: float = 1.0,
         autotune: bool = False,
+        joint_custom_pre_pass: Callable[[Any], None] | None = None,
+        joint_custom_post_pass: Callable[[Any], None] | None = None,
+        post_grad_custom_pre_pass: Callable[[Any], None] | None = None,
+        post_grad_custom_post_pass: Callable[[Any], None] | None = None,
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any: ...

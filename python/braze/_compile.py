@@ -38,6 +38,10 @@ def _are_passes(value: Any) -> bool:
     return True
 
 
+def _is_pass(value: Any) -> bool:
+    return value is None or callable(value)
+
+
 _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "recompile_limit": (_is_limit, "a positive int"),
     "fusion": (_is_bool, "a bool"),
@@ -46,6 +50,10 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "disable_passes": (_are_passes, "a list of pass names"),
     "activation_memory_budget": (_is_share, "a number from 0 to 1"),
     "autotune": (_is_bool, "a bool"),
+    "joint_custom_pre_pass": (_is_pass, "a callable or None"),
+    "joint_custom_post_pass": (_is_pass, "a callable or None"),
+    "post_grad_custom_pre_pass": (_is_pass, "a callable or None"),
+    "post_grad_custom_post_pass": (_is_pass, "a callable or None"),
 }
 
 
@@ -117,7 +125,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         torch.fx.GraphModule and example inputs, and returns what runs.
     mode: one of torch.compile's mode names. "max-autotune" and "max-autotune-no-cudagraphs" set option autotune.
     options: a dict with any of recompile_limit, fusion, verify, enable_passes, disable_passes, activation_memory_budget,
-        autotune; see `braze.config`.
+        autotune, joint_custom_pre_pass, joint_custom_post_pass, post_grad_custom_pre_pass, post_grad_custom_post_pass;
+        see `braze.config`.
     disable: return `model` as it is.
 
     Nothing is compiled before the first call. See `braze.counters()` for what ran compiled and what did not.

@@ -1,6 +1,7 @@
 """Defaults of `braze.compile`'s options, for the whole process."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 
@@ -15,6 +16,10 @@ class Config:
         is worth keeping) to 0.0 (compute everything again that can be).
     autotune: measure the ways to make each product, attention and convolution, ATen's among them, when its shapes first
         come, and keep what is fastest, on disk too.
+    joint_custom_pre_pass, joint_custom_post_pass: callables that get each graph, in training with its backward pass,
+        before and after braze's own passes, as an object to change in place: docs/custom_passes.md.
+    post_grad_custom_pre_pass, post_grad_custom_post_pass: likewise each graph that code is made of, in training the
+        forward and the backward one.
     disable: `braze.compile` returns its argument. Set by the environment variable BRAZE_DISABLE=1.
     """
 
@@ -25,6 +30,10 @@ class Config:
     disable_passes: tuple[str, ...] = ()
     activation_memory_budget: float = 1.0
     autotune: bool = False
+    joint_custom_pre_pass: Callable[[Any], None] | None = None
+    joint_custom_post_pass: Callable[[Any], None] | None = None
+    post_grad_custom_pre_pass: Callable[[Any], None] | None = None
+    post_grad_custom_post_pass: Callable[[Any], None] | None = None
     disable: bool = os.environ.get("BRAZE_DISABLE", "0") not in ("", "0")
 
     def __setattr__(self, name: str, value: Any) -> None:

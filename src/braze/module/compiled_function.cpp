@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "braze/capture/value.h"
 #include "braze/module/arguments.h"
 #include "braze/module/counters.h"
+#include "braze/module/custom_passes.h"
 #include "braze/module/errors.h"
 #include "braze/module/pipeline.h"
 #include "braze/module/run_entry.h"
@@ -301,14 +303,16 @@ bool read_strings(PyObject* list, std::vector<std::string>& out) {
 
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   const char* names[] = {"callee", "fullgraph", "dynamic", "backend", "recompile_limit", "fusion", "verify",
-                         "enable_passes", "disable_passes", "activation_memory_budget", "autotune", nullptr};
+                         "enable_passes", "disable_passes", "activation_memory_budget", "autotune",
+                         kCustomPassNames[0], kCustomPassNames[1], kCustomPassNames[2], kCustomPassNames[3], nullptr};
   PyObject *callee = nullptr, *dynamic = Py_None, *enable = nullptr, *disable = nullptr;
   int fullgraph = 0, recompile_limit = 8, fusion = 1, verify = 0, autotune = 0;
   const char* backend = "braze";
   double memory_budget = 1.0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOsippOOdp:CompiledFunction", const_cast<char**>(names), &callee,
+  std::array<PyObject*, 4> custom{};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOsippOOdpOOOO:CompiledFunction", const_cast<char**>(names), &callee,
                                    &fullgraph, &dynamic, &backend, &recompile_limit, &fusion, &verify, &enable,
-                                   &disable, &memory_budget, &autotune)) {
+                                   &disable, &memory_budget, &autotune, &custom[0], &custom[1], &custom[2], &custom[3])) {
     return nullptr;
   }
   if (!PyCallable_Check(callee)) {
@@ -320,7 +324,7 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   options.trace.backend = backend;
   options.wait_for_others = fullgraph != 0;
   options.trace.graph_breaks = fullgraph == 0;
-  PipelineOptions pipeline{fusion != 0, verify != 0, memory_budget, autotune != 0, {}, {}};
+  PipelineOptions pipeline{fusion != 0, verify != 0, memory_budget, autotune != 0, {}, {}, CustomPasses::make(custom)};
   if ((enable != nullptr && !read_strings(enable, pipeline.enable_passes)) ||
       (disable != nullptr && !read_strings(disable, pipeline.disable_passes))) {
     return nullptr;

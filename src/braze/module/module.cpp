@@ -4,6 +4,7 @@
 #include "braze/jit/jit.h"
 #include "braze/module/compiled_function.h"
 #include "braze/module/counters.h"
+#include "braze/module/custom_passes.h"
 #include "braze/module/errors.h"
 #include "braze/module/pipeline.h"
 #include "braze/support/log.h"
@@ -129,6 +130,7 @@ PyMODINIT_FUNC PyInit__braze() {
   using namespace braze::module;
   auto module = braze::capture::Ref::steal(PyModule_Create(&kModule));
   if (!module || !add_errors(module.get()) || !add_compiled_function(module.get())) return nullptr;
+  add_graph_objects(module.get());
   register_pipeline();
   braze::jit::set_library_folder(own_folder());
   return module.release();

@@ -16,6 +16,7 @@
 #include "braze/loop/loop_ir.h"
 #include "braze/loop/lower.h"
 #include "braze/module/counters.h"
+#include "braze/module/custom_passes.h"
 #include "braze/module/python_backend.h"
 #include "braze/partition/partition.h"
 #include "braze/rewrite/pass_manager.h"
@@ -236,6 +237,17 @@ struct Compilation {
 
   bool trains = false;                    // parts of a training step: what they hold counts against eager's peak
 
+  Status run_custom_pass(CustomPass which, graph::Graph& graph) {
+    if (options.custom_passes == nullptr) return Ok{};
+    const Status done = options.custom_passes->run(which, graph);
+    if (!done.ok()) warn_once(done.why().reason);
+    return done;
+  }
+  // The two of the graphs that code is made of.
+  Status run_post_grad_passes(graph::Graph& graph) {
+    TRY_STATUS(run_custom_pass(CustomPass::PostGradPre, graph));
+    return run_custom_pass(CustomPass::PostGradPost, graph);
+  }
   bool makes_kernels() const { return backend == "braze"; }
   bool optimizes() const { return makes_kernels() || backend == "aot_eager"; }
   schedule::ScheduleOptions schedule_options() const {
@@ -271,16 +283,21 @@ std::shared_ptr<runtime::GraphProgram> make_program(const graph::Graph& graph,
   return runtime::make_graph_executor(std::move(original), context);
 }
 
-std::shared_ptr<Executable> compile_inference(std::shared_ptr<graph::Graph> graph, const trace::GraphContext& context,
-                                              Compilation& compilation) {
-  if (!compilation.optimizes()) return runtime::make_graph_executor(std::move(graph), context);
+Result<std::shared_ptr<Executable>> compile_inference(std::shared_ptr<graph::Graph> graph,
+                                                      const trace::GraphContext& context, Compilation& compilation) {
+  using Made = std::shared_ptr<Executable>;
+  if (!compilation.optimizes()) return Made(runtime::make_graph_executor(std::move(graph), context));
+  TRY_STATUS(compilation.run_custom_pass(CustomPass::JointPre, *graph));
+  TRY_STATUS(compilation.run_custom_pass(CustomPass::PostGradPre, *graph));
   const std::shared_ptr<graph::Graph> original = graph::clone(*graph);
   {
     runtime::GilRelease without_gil(true);
     optimize(*graph, compilation.options, compilation.clock);
   }
-  if (!compilation.makes_kernels()) return runtime::make_graph_executor(std::move(graph), context);
-  return make_program(*graph, original, context, compilation);
+  TRY_STATUS(compilation.run_custom_pass(CustomPass::JointPost, *graph));
+  TRY_STATUS(compilation.run_custom_pass(CustomPass::PostGradPost, *graph));
+  if (!compilation.makes_kernels()) return Made(runtime::make_graph_executor(std::move(graph), context));
+  return Made(make_program(*graph, original, context, compilation));
 }
 
 // The forward graph gives values alone: what aliases is made and what changes is written by the training executor.
@@ -341,9 +358,16 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
                                                      const trace::GraphContext& context, Compilation& compilation) {
   const std::shared_ptr<const graph::Graph> joint = graph::clone(*graph);
   partition::Partitioned parts;
+  if (compilation.optimizes()) {
+    TRY_STATUS(compilation.run_custom_pass(CustomPass::JointPre, *graph));
+    {
+      runtime::GilRelease without_gil(true);
+      optimize(*graph, compilation.options, compilation.clock);
+    }
+    TRY_STATUS(compilation.run_custom_pass(CustomPass::JointPost, *graph));
+  }
   {
     runtime::GilRelease without_gil(true);
-    if (compilation.optimizes()) optimize(*graph, compilation.options, compilation.clock);
     TRY(parts, partition::partition(*graph, context.joint->n_forward,
                                        {.activation_memory_budget = compilation.options.activation_memory_budget}));
     compilation.clock.done("partition");
@@ -351,6 +375,7 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
   compilation.trains = true;
   runtime::TrainingPlan plan = training_plan(*graph, context, parts);
   return_contents(*parts.forward, plan);
+  if (compilation.optimizes()) TRY_STATUS(compilation.run_post_grad_passes(*parts.forward));
   trace::GraphContext forward_context = context;
   forward_context.inputs = plan.inputs;
   forward_context.n_outputs = parts.forward->outputs.size();
@@ -364,7 +389,9 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
                                                options = compilation.options, backend = compilation.backend] {
     Compilation work{options, backend, {.name = backward->name + " backward", .nodes = static_cast<int64_t>(backward->size())}};
     work.trains = true;
-    std::shared_ptr<runtime::GraphProgram> program = make(backward, its_context, work);
+    std::shared_ptr<graph::Graph> changed = graph::clone(*backward);
+    const bool is_changed = work.optimizes() && work.run_post_grad_passes(*changed).ok();
+    std::shared_ptr<runtime::GraphProgram> program = make(is_changed ? changed : backward, its_context, work);
     double ms = 0;
     work.finish(ms);
     return program;
@@ -392,7 +419,7 @@ Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> 
   } else if (training) {
     TRY(executable, compile_training(std::move(graph), context, compilation));
   } else {
-    executable = compile_inference(std::move(graph), context, compilation);
+    TRY(executable, compile_inference(std::move(graph), context, compilation));
   }
   compilation.finish(pipeline_ms);
   return executable;

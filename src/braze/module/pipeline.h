@@ -1,10 +1,13 @@
 // From a traced graph to an executable: passes, decompositions, loop IR, schedule, text, machine code, runtime.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace braze::module {
+
+class CustomPasses;
 
 struct PipelineOptions {
   bool fusion = true;
@@ -12,6 +15,7 @@ struct PipelineOptions {
   double activation_memory_budget = 1.0;     // see partition::PartitionOptions
   bool autotune = false;                     // see runtime/tuning.h
   std::vector<std::string> enable_passes, disable_passes;
+  std::shared_ptr<const CustomPasses> custom_passes;   // nullptr: none
 };
 
 // The options of the compilations that this thread starts while the object lives.

@@ -1,16 +1,11 @@
 #include "braze/module/python_backend.h"
 
-#include <torch/csrc/Device.h>
-#include <torch/csrc/DynamicTypes.h>
-#include <torch/csrc/Layout.h>
-#include <torch/csrc/utils/tensor_memoryformats.h>
-
 #include <unordered_map>
 
 #include "braze/capture/ref.h"
 #include "braze/module/callable_executor.h"
+#include "braze/module/python_arguments.h"
 #include "braze/support/check.h"
-#include "braze/trace/torch_types.h"
 
 namespace braze::module {
 
@@ -18,33 +13,12 @@ using capture::Ref;
 
 namespace {
 
-// Carries a Python error, or a refusal, out of the conversion.
-struct NotConverted {
-  std::string why;   // empty: a Python error is set
-};
-
-Ref checked(PyObject* made) {
-  if (made == nullptr) throw NotConverted{};
-  return Ref::steal(made);
-}
-
-Ref integer(graph::Expr e) {
-  if (!e.is_constant()) throw NotConverted{"a symbolic size"};
-  return checked(PyLong_FromLongLong(e.constant()));
-}
-
 Ref size_tuple(const graph::Shape& shape) {
   Ref out = checked(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   for (size_t i = 0; i < shape.size(); ++i)
-    PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), integer(shape[i]).release());
+    PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), integer_object(shape[i]).release());
   return out;
 }
-
-Ref dtype_object(DType dtype) {
-  return Ref::borrow(reinterpret_cast<PyObject*>(torch::getTHPDtype(trace::to_torch(dtype))));
-}
-
-Ref device_object(Device device) { return checked(THPDevice_New(trace::to_torch(device))); }
 
 class Converter {
  public:
@@ -74,6 +48,8 @@ class Converter {
   }
 
   void add_node(const graph::Node& node) {
+    for (const graph::Value* result : node.results)
+      if (result->type.wrapped_number) throw NotConverted{"a number that is read out of a tensor"};
     Ref args = checked(PyList_New(0)), kwargs = checked(PyDict_New());
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       const graph::OpArgument& declared = node.op->arguments[i];
@@ -119,31 +95,10 @@ class Converter {
   }
 
   Ref object(const graph::Argument& argument) {
-    using namespace graph;
-    if (argument.is_none()) return Ref::borrow(Py_None);
-    if (argument.is<Value*>()) {
-      const Value* value = argument.as<Value*>();
+    const auto tensor = [this](graph::Value* value) {
       return value == nullptr ? Ref::borrow(Py_None) : nodes_.at(value);
-    }
-    if (argument.is<Expr>()) return integer(argument.as<Expr>());
-    if (argument.is<double>()) return checked(PyFloat_FromDouble(argument.as<double>()));
-    if (argument.is<bool>()) return Ref::borrow(argument.as<bool>() ? Py_True : Py_False);
-    if (argument.is<std::complex<double>>()) {
-      const auto c = argument.as<std::complex<double>>();
-      return checked(PyComplex_FromDoubles(c.real(), c.imag()));
-    }
-    if (argument.is<std::string>()) return checked(PyUnicode_FromString(argument.as<std::string>().c_str()));
-    if (argument.is<DType>()) return dtype_object(argument.as<DType>());
-    if (argument.is<Device>()) return device_object(argument.as<Device>());
-    if (argument.is<Layout>())
-      return Ref::borrow(reinterpret_cast<PyObject*>(torch::getTHPLayout(static_cast<c10::Layout>(argument.as<Layout>().value))));
-    if (argument.is<MemoryFormat>())
-      return Ref::borrow(torch::utils::getTHPMemoryFormat(static_cast<c10::MemoryFormat>(argument.as<MemoryFormat>().value)));
-    if (!argument.is<ArgumentList>()) throw NotConverted{"an object that a graph module can't hold"};
-    Ref list = checked(PyList_New(0));
-    for (const Argument& item : argument.as<ArgumentList>())
-      if (PyList_Append(list.get(), object(item).get()) < 0) throw NotConverted{};
-    return list;
+    };
+    return argument_object(argument, {tensor, integer_object});
   }
 
   Ref builder_;
