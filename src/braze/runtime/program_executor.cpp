@@ -170,18 +170,75 @@ class ProgramExecutor final : public GraphProgram {
 
   void run_tensors(std::vector<at::Tensor> bound, std::span<const int64_t> size_inputs,
                    std::vector<at::Tensor>& outputs) override {
+    std::unique_ptr<RunState> state = bound_state(std::move(bound), size_inputs);
+    execute(*state, true);
+    outputs = std::move(state->outputs);
+    keep(std::move(state));
+  }
+
+  std::vector<int32_t> last_uses() const override {
+    std::vector<int32_t> out;
+    for (const TensorUse& use : outputs_) {
+      const auto found = use.at.buffer < 0 ? last_use_.end() : last_use_.find(root_of(use.at.buffer));
+      out.push_back(found == last_use_.end() ? -1 : found->second);
+    }
+    return out;
+  }
+
+  std::unique_ptr<ProgramRun> start(std::vector<at::Tensor> bound, std::span<const int64_t> size_inputs) override {
+    return std::make_unique<Run>(*this, bound_state(std::move(bound), size_inputs));
+  }
+
+ private:
+  class Run final : public ProgramRun {
+   public:
+    Run(ProgramExecutor& program, std::unique_ptr<RunState> state) : program_(program), state_(std::move(state)) {
+      for (const TensorUse& use : program_.outputs_)
+        if (use.at.buffer >= 0) ++takers_[program_.root_of(use.at.buffer)];
+      program_.allocate(*state_);
+    }
+    ~Run() override { program_.keep(std::move(state_)); }
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+    void run_to(int32_t last) override {
+      at::AutoDispatchBelowADInplaceOrView below_autograd;
+      c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      for (; next_ < program_.steps_.size() && static_cast<int32_t>(next_) <= last; ++next_)
+        program_.run_numbered(next_, *state_, true);
+      if (state_->error != 0) raise(static_cast<KernelError>(state_->error));
+    }
+    // The last one owns the memory alone: autograd then keeps it as it is.
+    at::Tensor take(size_t output) override {
+      const TensorUse& use = program_.outputs_[output];
+      if (use.at.buffer < 0) return {};
+      at::AutoDispatchBelowADInplaceOrView below_autograd;
+      at::Tensor out = program_.owning_tensor(use, *state_);
+      const int32_t root = program_.root_of(use.at.buffer);
+      if (--takers_[root] == 0) state_->tensors[static_cast<size_t>(root)].reset();
+      return out;
+    }
+
+   private:
+    ProgramExecutor& program_;
+    std::unique_ptr<RunState> state_;
+    std::unordered_map<int32_t, int> takers_;   // by buffer: outputs in it that were not taken
+    size_t next_ = 0;
+  };
+
+  std::unique_ptr<RunState> bound_state(std::vector<at::Tensor> bound, std::span<const int64_t> size_inputs) {
     std::unique_ptr<RunState> state(idle_.exchange(nullptr, std::memory_order_acquire));
     if (!state) state = make_state();
     if (!sizes_.is_static()) sizes_.evaluate(bound, state->sizes.data(), size_inputs);
     for (auto [input, buffer] : input_buffers_) set_input(buffer, std::move(bound[static_cast<size_t>(input)]), *state);
-    bound.clear();
-    execute(*state, true);
-    outputs = std::move(state->outputs);
+    return state;
+  }
+
+  void keep(std::unique_ptr<RunState> state) {
     clear(*state);
     delete idle_.exchange(state.release(), std::memory_order_release);
   }
 
- private:
   // ---- building ----------------------------------------------------------------------------------------------------
 
   Buffer make_buffer(const schedule::BufferPlan& plan) {
@@ -271,6 +328,7 @@ class ProgramExecutor final : public GraphProgram {
       const auto use = [&](int32_t buffer) {
         if (buffer < 0) return;
         const int32_t root = root_of(buffer);
+        last_use_[root] = static_cast<int32_t>(step);
         if (seen[static_cast<size_t>(root)]) return;
         seen[static_cast<size_t>(root)] = true;
         Buffer& b = buffers_[static_cast<size_t>(root)];
@@ -686,6 +744,7 @@ class ProgramExecutor final : public GraphProgram {
   BuffersByNumber release_, release_inputs_;         // by step: buffers that are dead after it
   BuffersByNumber make_buffers_;                     // by step: outputs and blocks that it uses first
   BuffersByNumber aliases_of_;                       // by buffer, over chains
+  std::unordered_map<int32_t, int32_t> last_use_;    // by buffer that is no alias: a step
   std::vector<TensorUse> outputs_, new_values_;
   AliasSizeSlots alias_slots_;
   Ref arena_bytes_;

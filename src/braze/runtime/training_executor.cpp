@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "braze/runtime/backward_chain.h"
 #include "braze/runtime/differentiable_replay.h"
 #include "braze/runtime/gil.h"
 #include "braze/runtime/python_tensor.h"
@@ -54,6 +55,16 @@ struct Region {
     });
     return backward_;
   }
+  // One part, unless hooks wait for the gradients.
+  std::shared_ptr<const BackwardParts> parts(const torch::autograd::edge_list& edges, const variable_list& differentiated) {
+    if (!hooks_wait(edges)) return nullptr;
+    std::call_once(split_, [&] {
+      std::vector<int64_t> bytes;
+      for (const at::Tensor& tensor : differentiated) bytes.push_back(static_cast<int64_t>(tensor.nbytes()));
+      parts_ = std::make_shared<BackwardParts>(split_backward(backward()->last_uses(), bytes));
+    });
+    return parts_->count() > 1 ? parts_ : nullptr;
+  }
   const DifferentiableReplay& replay() {
     std::call_once(replay_made_, [&] { replay_ = make_differentiable_replay(joint, context); });
     return *replay_;
@@ -62,7 +73,8 @@ struct Region {
   MakeBackward make_backward;
 
  private:
-  std::once_flag made_, replay_made_;
+  std::once_flag made_, replay_made_, split_;
+  std::shared_ptr<const BackwardParts> parts_;
   std::shared_ptr<GraphProgram> backward_;
   std::unique_ptr<DifferentiableReplay> replay_;
 };
@@ -85,8 +97,9 @@ struct Layout {
 // One backward step of a compiled region: all its results' gradients to all its inputs' gradients.
 class RegionBackward final : public torch::autograd::Node {
  public:
-  RegionBackward(std::shared_ptr<Region> region, torch::autograd::edge_list edges)
-      : Node(std::move(edges)), region_(std::move(region)) {}
+  // `chain`: the node is the head of one, or nullptr.
+  RegionBackward(std::shared_ptr<Region> region, torch::autograd::edge_list edges, std::shared_ptr<BackwardChain> chain)
+      : Node(std::move(edges)), region_(std::move(region)), chain_(std::move(chain)) {}
 
   std::string name() const override { return "CompiledRegionBackward"; }
 
@@ -128,12 +141,14 @@ class RegionBackward final : public torch::autograd::Node {
     const std::lock_guard lock(mutex_);
     std::vector<at::Tensor> tangents;
     for (size_t i = 0; i < layouts_.size(); ++i) tangents.push_back(tangent(gradients[i], i));
-    variable_list results = c10::GradMode::is_enabled() ? differentiable_gradients(tangents) : this->gradients(tangents);
     // As in eager, an input has no gradient if no result that depends on it took part.
-    for (size_t i = 0; i < results.size(); ++i) {
-      const std::vector<size_t>& depends = region_->depends[i];
-      if (!depends.empty() && std::none_of(depends.begin(), depends.end(), [&](size_t t) { return gradients[t].defined(); })) results[i].reset();
-    }
+    std::vector<bool> took_part;
+    for (const std::vector<size_t>& depends : region_->depends)
+      took_part.push_back(depends.empty() || std::any_of(depends.begin(), depends.end(), [&](size_t t) { return gradients[t].defined(); }));
+    if (chain_ != nullptr) return begin_chain(tangents, std::move(took_part));
+    variable_list results = c10::GradMode::is_enabled() ? differentiable_gradients(tangents) : this->gradients(tangents);
+    for (size_t i = 0; i < results.size(); ++i)
+      if (!took_part[i]) results[i].reset();
     return results;
   }
 
@@ -156,7 +171,7 @@ class RegionBackward final : public torch::autograd::Node {
     return out.copy_(gradient.layout() == c10::kStrided ? gradient : gradient.to_dense());
   }
 
-  variable_list gradients(std::span<const at::Tensor> tangents) {
+  std::vector<at::Tensor> bind_backward(std::span<const at::Tensor> tangents) {
     const TrainingPlan& plan = region_->plan;
     std::vector<at::Tensor> bound;
     for (size_t i = 0; i < plan.backward_inputs.size(); ++i) {
@@ -169,11 +184,27 @@ class RegionBackward final : public torch::autograd::Node {
         case BackwardInput::Kind::Tangent: bound.push_back(tangents[static_cast<size_t>(input.index)]); break;
       }
     }
-    variable_list results;
     if (releases_)
       for (SavedVariable& saved : saved_) saved.reset_data();   // the program frees each when it was used
-    region_->backward()->run_tensors(std::move(bound), sizes_, results);
+    return bound;
+  }
+
+  variable_list gradients(std::span<const at::Tensor> tangents) {
+    variable_list results;
+    region_->backward()->run_tensors(bind_backward(tangents), sizes_, results);
     return results;
+  }
+
+  variable_list begin_chain(std::span<const at::Tensor> tangents, std::vector<bool> took_part) {
+    BackwardPass pass;
+    pass.took_part = std::move(took_part);
+    if (c10::GradMode::is_enabled()) {
+      pass.results = differentiable_gradients(tangents);
+    } else {
+      pass.program = region_->backward();
+      pass.run = pass.program->start(bind_backward(tangents), sizes_);
+    }
+    return chain_->begin(std::move(pass));
   }
 
   variable_list differentiable_gradients(std::span<const at::Tensor> tangents) {
@@ -214,6 +245,7 @@ class RegionBackward final : public torch::autograd::Node {
   }
 
   std::shared_ptr<Region> region_;
+  std::shared_ptr<BackwardChain> chain_;
   std::vector<SavedVariable> saved_;       // one per backward input
   std::vector<SavedVariable> primals_;     // one per graph input of the forward graph
   std::vector<Layout> layouts_;            // of the tangents
@@ -279,7 +311,13 @@ class TrainingExecutor final : public Executable {
       torch::autograd::set_history(results[static_cast<size_t>(spent.output)],
                                    trace::make_autograd_node<torch::autograd::Error>(spent.error));
     if (!plan.joint.tangents.empty()) {
-      auto node = trace::make_autograd_node<RegionBackward>(region_, torch::autograd::collect_next_edges(differentiated));
+      torch::autograd::edge_list edges = torch::autograd::collect_next_edges(differentiated);
+      std::shared_ptr<BackwardChain> chain;
+      if (const auto parts = region_->parts(edges, differentiated)) {
+        chain = std::make_shared<BackwardChain>(parts);
+        edges = make_chain(chain, *parts, edges);
+      }
+      auto node = trace::make_autograd_node<RegionBackward>(region_, std::move(edges), std::move(chain));
       for (const trace::JointPlan::Tangent& tangent : plan.joint.tangents)
         torch::autograd::set_history(results[static_cast<size_t>(tangent.output)], node);
       share_versions(results);
