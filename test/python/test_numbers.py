@@ -218,3 +218,209 @@ def test_graph_breaks():
         torch.testing.assert_close(given[0], X * n + n)
         assert bits(given[1]) == bits(n + 1)
     assert braze.counters()["graphs"] <= 4
+
+
+def test_items_of_inputs_are_numbers():
+    def f(x, t):
+        s = t.item()
+        return x * s + s, s, s * 2 - 1, 1 / (s + 10), 0.9**s, float(t)
+
+    compiled = braze.compile(f, fullgraph=True)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for value in (0.5, -3.25, 1e-3, 7.0):
+            t = torch.tensor(value, dtype=dtype)
+            assert bits(compiled(X, t)) == bits(f(X, t))
+    assert braze.counters()["graphs"] == 3
+
+
+def test_items_are_read_as_they_are_at_the_call():
+    t = torch.tensor(1.5)
+    compiled = braze.compile(lambda x: (x * t.item(), t.item()), fullgraph=True)
+    for value in (1.5, 2.0, -1.0):
+        t.fill_(value)
+        assert bits(compiled(X)) == bits((X * value, value))
+
+
+def test_items_of_what_the_call_writes():
+    def f(x, t):
+        before = t.item()
+        t += 1
+        after = t.item()
+        t *= 0.1
+        return x * after, before, after, t.item()
+
+    compiled, a, b = braze.compile(f, fullgraph=True), torch.tensor(0.1), torch.tensor(0.1)
+    for _ in range(4):
+        assert bits(compiled(X, a)) == bits(f(X, b))
+    assert a.item() == b.item()
+    assert braze.counters()["graphs"] == 1
+
+
+def test_items_through_other_views_of_the_memory():
+    def f(x, memory, element):
+        memory.mul_(2)
+        return x * element.item(), element.item()
+
+    compiled = braze.compile(f)
+    for _ in range(3):
+        results = []
+        for g in (f, compiled):
+            memory = torch.arange(4.0)
+            results.append(g(X, memory, memory[2]))
+        assert bits(results[1]) == bits(results[0])
+
+
+def test_branches_on_items_of_inputs_guard_the_predicate():
+    def f(x, t):
+        return x * t.item() if t.item() > 2 else x - t.item()
+
+    compiled = braze.compile(f, fullgraph=True)
+    for value in (1.0, 1.5, 3.0, 4.0, 0.5, 7.0):
+        t = torch.tensor(value)
+        torch.testing.assert_close(compiled(X, t), f(X, t))
+    assert braze.counters()["graphs"] == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_items_of_computed_values(dtype):
+    def f(x):
+        s = x.abs().amax().item()
+        scaled = x * s + (s - 1)
+        other = x.int() * s
+        return scaled, other, x[0, 0] * s, s, s * 2 + 1, -s / 4, [s], {"s": s}
+
+    x = X.to(dtype)
+    check(lambda x, _: f(x), [1, 1], 1, args=(x,), fullgraph=True)
+
+
+def test_totals_of_items():
+    class Meter:
+        total = 0.0
+
+    def f(x, meter):
+        loss = x.square().mean()
+        meter.total += loss.item()
+        return loss * 2
+
+    a, b = Meter(), Meter()
+    compiled = braze.compile(f, fullgraph=True)
+    for i in range(5):
+        torch.testing.assert_close(compiled(X + i, a), f(X + i, b))
+    assert a.total == pytest.approx(b.total) and type(a.total) is float
+    assert braze.counters()["graphs"] <= 3
+
+
+def test_items_with_gradients():
+    def f(x, w):
+        loss = (x * w).square().sum()
+        return loss * loss.item(), loss.item()
+
+    w = torch.ones(4, requires_grad=True)
+    results = []
+    for g in (f, braze.compile(f, fullgraph=True)):
+        out, value = g(X, w)
+        gradient, = torch.autograd.grad(out, w)
+        results.append((out.detach(), gradient))
+        assert value == out.item() ** 0.5 or abs(value - out.item() ** 0.5) < 1e-3
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_questions_about_computed_items_break_the_graph():
+    def f(x):
+        s = x.sum().item()
+        if s > 0:
+            return x * s
+        return x - s
+
+    compiled = braze.compile(f)
+    for x in (X + 1, X - 1, X + 2):
+        torch.testing.assert_close(compiled(x), f(x))
+    assert not braze.counters()["skipped"]
+    with pytest.raises(braze.Unsupported, match="value of a tensor"):
+        braze.compile(f, fullgraph=True)(X)
+
+
+def test_items_in_text():
+    def f(x):
+        return x + 1, f"{x.amax().item():.3f} of {x.amin().item()}"
+
+    assert bits(braze.compile(f)(X)) == bits(f(X))
+
+
+def test_division_by_an_item():
+    def f(x, t):
+        return x + 1 / t.item()
+
+    compiled = braze.compile(f)
+    for value in (1.0, 2.0):
+        torch.testing.assert_close(compiled(X, torch.tensor(value)), X + 1 / value)
+    with pytest.raises(ZeroDivisionError):
+        compiled(X, torch.tensor(0.0))
+    computed = braze.compile(lambda x: x + 1 / (x - x).sum().item())
+    with pytest.raises(ZeroDivisionError):
+        computed(X)
+
+
+def test_scalars_in_a_tensor():
+    def f(xs, scalars):
+        return torch._foreach_addcdiv(xs, xs, xs, scalars), torch._foreach_addcmul(xs, xs, xs, scalars)
+
+    xs = [X + 1, X[0] + 1]
+    compiled = braze.compile(f, fullgraph=True)
+    for values in ([1.5, 2.0], [-1.0, 0.5]):
+        scalars = torch.tensor(values)
+        for e, g in zip(f(xs, scalars), compiled(xs, scalars), strict=True):
+            torch.testing.assert_close(g, e)
+    assert braze.counters()["graphs"] == 1
+
+
+def test_math_of_changing_numbers():
+    def f(x, s):
+        return x * math.sqrt(s), math.exp(-s), math.log(s), math.sin(s), math.cos(math.pi * s / 3)
+
+    check(f, [1.5, 2.5, 3.25, 0.125, 9.0], 2)
+    compiled = braze.compile(lambda x, n: (x, math.cos(math.pi * n / 10)))
+    for n in range(1, 9):
+        assert compiled(X, n)[1] == math.cos(math.pi * n / 10)
+    root = braze.compile(lambda x, s: x * math.sqrt(s))
+    for s in (1.0, 2.0, 3.0):
+        root(X, s)
+    with pytest.raises(ValueError, match="math domain error|expected a nonnegative input"):
+        root(X, -1.0)
+
+
+def test_tensors_of_changing_numbers():
+    def f(x, s):
+        return x + torch.tensor(s), torch.tensor([s, 1, s * 2]), torch.as_tensor(s / 3), torch.tensor(s, dtype=torch.float64)
+
+    check(f, [1.5, 2.5, -3.25, 0.125], 2)
+    check(lambda x, n: (x, torch.tensor(n), torch.tensor([n, 2])), [3, 4, 5, 6], 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.float64])
+def test_branches_on_tensors_of_the_caller(dtype):
+    def f(x, n):
+        if n == 0:
+            x = x + 1
+        if not n > 2:
+            x = x * 2
+        n += 1
+        if n >= 4 and n != 6:
+            x = x - 3
+        if n:
+            x = x / 5
+        return x
+
+    compiled, a, b = braze.compile(f, fullgraph=True), torch.tensor(-1, dtype=dtype), torch.tensor(-1, dtype=dtype)
+    for _ in range(10):
+        torch.testing.assert_close(compiled(X, a), f(X, b))
+    assert braze.counters()["graphs"] <= 7
+
+
+def test_branches_on_flags():
+    compiled = braze.compile(lambda x, flag: x * 2 if flag else x - 1, fullgraph=True)
+    for value in (True, False, True):
+        torch.testing.assert_close(compiled(X, torch.tensor(value)), X * 2 if value else X - 1)
+    large = braze.compile(lambda x, n: x * 2 if n == 2**60 + 1 else x)
+    for n in (2**60, 2**60 + 1, 3):
+        torch.testing.assert_close(large(X, torch.tensor(n)), X * 2 if n == 2**60 + 1 else X)

@@ -1,5 +1,6 @@
 // Calling: functions on real frames, bound methods, classes, callable instances, generators, native callables.
 #include "braze/capture/executor.h"
+#include "braze/capture/guard_load.h"
 #include "braze/capture/markings.h"
 #include "braze/capture/natives.h"
 #include "braze/support/check.h"
@@ -309,7 +310,11 @@ Owned Executor::call(Value callable, const Arguments& a) {
           return call_natively(target.object, arguments);   // raises
         }
         return native.model(*this, target, arguments);
-      case NativeKind::Polyfilled: after_ = after; return call_function({native.polyfill, kNoSource}, arguments);
+      case NativeKind::Polyfilled:
+        if (native.model != nullptr)
+          if (Owned out = native.model(*this, target, arguments); out || PyErr_Occurred()) return out;
+        after_ = after;
+        return call_function({native.polyfill, kNoSource}, arguments);
       case NativeKind::Tensor: return call_tensor(target.object, arguments);
       case NativeKind::Unknown: case NativeKind::Effect: case NativeKind::Break:
         fail(std::string("call of ") + native.name);
@@ -411,16 +416,12 @@ Owned Executor::call(Value callable, const Arguments& a) {
     return call(wrapped.get(), a);
   }
 
-  if (PyWeakref_CheckRefExact(object) && a.n == 0 && callable.src != kNoSource) {
-    // What a weak reference refers to never changes, as long as that lives.
-    const Ref referent = Ref::steal(PyObject_CallNoArgs(object));
-    const Src src = referent.get() == Py_None ? kNoSource : prov.recall(referent.get(), referent.get());
-    if (src == kNoSource) fail("a weak reference to what the call has not met");
-    prov.use_identity(callable);
-    prov.use_identity({referent.get(), src});
-    return Owned(referent, src);
+  if (PyWeakref_CheckRefExact(object) && a.n == 0) {
+    const Ref referent = load::member(object, load::weak_referent());
+    if (callable.src == kNoSource) return {referent, prov.recall(referent.get(), referent.get())};
+    prov.use_type(callable);
+    return Owned::borrow(prov.found(referent.get(), prov.intern(SourceKind::Member, callable.src, 0, load::weak_referent())));
   }
-
   Owned got;
   if (call_getter(callable, a, got)) return got;
   const Method method = special(callable, interned("__call__"));
@@ -697,7 +698,11 @@ Owned Executor::fresh_native(Ref object) {
         prov.add_derived(o);
       }
       break;
-    case Category::Tuple: prov.add_derived(o); break;
+    case Category::Tuple:
+      prov.add_derived(o);
+      if (PyTuple_CheckExact(o))
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++) fresh_native(Ref::borrow(PyTuple_GET_ITEM(o, i)));
+      break;
     default: break;
   }
   return Owned(object);

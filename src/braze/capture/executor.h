@@ -209,6 +209,8 @@ class Executor final : public FrameRunner {
   Owned symbolic_binary(uint32_t op, Value a, Value b);
   Owned symbolic_compare(int op, Value a, Value b);
   Owned to_symbolic_float(Value v);      // empty: not possible
+  // Whether a number is a key of a dict of few ints, by one question a key; -1: not answered so.
+  int contains_symbolic(Value dict, Value number);
   // Symbolic numbers replaced by what they are now; the tensor domain guards that they stay so.
   Owned concrete(Value v);
 

@@ -36,6 +36,15 @@ void ExitBuilder::frames(const std::vector<CutFrame>& frames) {
 int32_t ExitBuilder::slot(Value v) {
   const bool symbolic = x_.prov.category(v.object) == Category::Symbolic;
   if (symbolic) {
+    const Result<Ref> tensor = x_.session.number_output(v.object);
+    if (!tensor.ok()) throw Abort{tensor.why()};
+    if (*tensor) {
+      kept_.push_back(*tensor);
+      outputs_.push_back(tensor->get());
+      const int32_t output = add(RecipeOp::Output, static_cast<int32_t>(outputs_.size()) - 1);
+      const int32_t call[] = {add(RecipeOp::Constant, 0, {}, builtin("float").object), output};
+      return add(RecipeOp::Call, 0, call);
+    }
     if (const int64_t place = x_.session.add_number_result(v.object); place >= 0) {
       return add(RecipeOp::Number, static_cast<int32_t>(place));
     }

@@ -96,6 +96,7 @@ bool keys_equal(PyObject* dict, PyObject* tuple_of_keys) {
 }
 
 Ref member(PyObject* object, PyObject* name) {
+  if (PyWeakref_CheckRefExact(object)) return name == weak_referent() ? Ref::steal(PyObject_CallNoArgs(object)) : Ref();
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(object), name);
   if (descriptor == nullptr) return PyErr_Clear(), Ref();
   if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type) && !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) return Ref();

@@ -63,8 +63,12 @@ PyObject* dict_of(PyObject* object);              // a module's or a class's own
 PyObject* dict_key(PyObject* dict, int64_t i);
 PyObject* lookup(PyObject* dict, PyObject* key);  // a key that is compared by identity
 bool keys_equal(PyObject* dict, PyObject* tuple_of_keys);
-// Slots and native getters, found on the type; a new reference.
+// Slots and native getters, found on the type; a new reference. Of a weak reference weak_referent(): what it refers to.
 Ref member(PyObject* object, PyObject* name);
+inline PyObject* weak_referent() {
+  static PyObject* const name = PyUnicode_InternFromString("()");
+  return name;
+}
 
 int64_t length(PyObject* container);              // -1: no container with a native length
 int truth(PyObject* object);                      // -1: not decidable natively

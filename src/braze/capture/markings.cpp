@@ -37,9 +37,11 @@ bool is_allowed_by_torch(PyObject* function) {
 
 }  // namespace
 
-bool is_torchs_own(PyObject* function) {
-  return PyFunction_Check(function) && starts_with(reinterpret_cast<PyFunctionObject*>(function)->func_module, "torch.");
+bool is_of_module(PyObject* function, const char* prefix) {
+  return PyFunction_Check(function) && starts_with(reinterpret_cast<PyFunctionObject*>(function)->func_module, prefix);
 }
+
+bool is_torchs_own(PyObject* function) { return is_of_module(function, "torch."); }
 
 bool is_librarys(PyObject* function) {
   if (is_torchs_own(function)) return true;

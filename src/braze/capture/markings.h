@@ -13,6 +13,8 @@ enum class Marking : uint8_t {
 };
 
 Marking marking_of(PyFunctionObject* function);
+// Whether a function's module has a name that starts so: "torch.optim.".
+bool is_of_module(PyObject* function, const char* prefix);
 // A function of torch: what it says of graphs is about Dynamo's limits.
 bool is_torchs_own(PyObject* function);
 // A function of torch, or one that stands between a call of torch's and what it does.

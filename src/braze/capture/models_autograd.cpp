@@ -165,11 +165,6 @@ Owned backward(Executor& x, Value, const Arguments& a) {
   return x.call_function({polyfill("autograd_backward").get(), kNoSource}, a);
 }
 
-// Steps count in tensors, whose values the call can't read.
-Owned step_value(Executor& x, Value, const Arguments& a) {
-  return x.call_function({polyfill("step_value").get(), kNoSource}, a);
-}
-
 // The engine object itself is the process's.
 Owned run_backward(Executor& x, Value, const Arguments& a) {
   PyObject* native = registered_native("run_backward");
@@ -288,7 +283,6 @@ const std::vector<ModelRow>& autograd_models() {
       {"torch.utils.checkpoint.checkpoint", checkpoint},
       {"torch.autograd.grad", grad},
       {"torch.autograd.backward", backward},
-      {"torch.optim.optimizer._get_value", step_value},
       {"torch.autograd.variable.Variable._execution_engine.run_backward", run_backward},
       {"torch._tensor.Tensor.register_hook", register_hook},
       {"torch._functorch.predispatch._add_batch_dim", add_batch_dim},

@@ -185,6 +185,7 @@ Owned number(Executor& x, PyTypeObject* type, const char* method, const Argument
     PyObject* raw = _PyType_Lookup(Py_TYPE(a.objects[0]), interned(method));
     if (c == Category::Tensor || (raw != nullptr && PyFunction_Check(raw))) {
       Owned r = x.call_method(x.special(a[0], interned(method)), {});
+      if (r && type == &PyFloat_Type && x.prov.category(r.ref.get()) == Category::Symbolic) return r;
       if (r && Py_TYPE(r.ref.get()) != type) x.fail(std::string(type->tp_name) + "() of a tensor");
       return r;
     }

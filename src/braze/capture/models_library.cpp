@@ -1,12 +1,18 @@
 // Models of library functions that would otherwise be interpreted at length, or that reflect on the interpreter.
+#include <string_view>
+
 #include "braze/capture/differentiation.h"
+#include "braze/capture/markings.h"
 #include "braze/capture/natives.h"
 
 namespace braze::capture {
 
 namespace {
 
-Owned always_true(Executor&, Value, const Arguments&) { return Owned::boolean(true); }
+// Optimizers take eager's way, with its arithmetic: the numbers that they read out of tensors are symbolic.
+Owned is_compiling(Executor& x, Value, const Arguments&) {
+  return Owned::boolean(x.frame() == nullptr || !is_of_module(x.frame()->function.object, "torch.optim."));
+}
 Owned always_none(Executor&, Value, const Arguments&) { return Owned::none(); }
 
 // has_torch_function(...): depends on the types of the arguments only.
@@ -29,6 +35,31 @@ Owned by_types(Executor& x, Value callable, const Arguments& a) {
 Owned inert(Executor& x, Value type, const Arguments&) {
   x.prov.use_constant(type);
   return x.call_function({polyfill("null_context").get(), kNoSource}, ArgumentList().get());
+}
+
+// A function of the module math: of a symbolic number, a symbolic number where the tensor domain knows the function.
+Owned math(Executor& x, Value callable, const Arguments& a) {
+  const Value v = a.n == 1 ? x.number(a[0]) : Value{};
+  const Owned real = v.object != nullptr && x.prov.category(v.object) == Category::Symbolic ? x.to_symbolic_float(v) : Owned();
+  if (!real) return x.call_pure(callable.object, a);
+  const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callable.object)->m_ml->ml_name;
+  if ((name == "floor" || name == "ceil") && std::string_view(Py_TYPE(v.object)->tp_name) == "SymInt") return Owned::borrow(v);
+  Result<Ref> result = x.session.math(name.data(), real.ref.get(), nullptr);
+  if (!result.ok()) throw Abort{result.why()};
+  return *result ? Owned(*result) : x.call_pure(callable.object, a);
+}
+
+// max and min of two floats of which one is known to the graph alone: no question about them has an answer.
+Owned extreme(Executor& x, Value callable, const Arguments& a) {
+  if (a.n != 2 || a.n_keywords() > 0) return {};
+  const Value p = x.number(a[0]), q = x.number(a[1]);
+  if (x.prov.category(p.object) != Category::Symbolic && x.prov.category(q.object) != Category::Symbolic) return {};
+  Result<Ref> result = x.session.math(reinterpret_cast<PyCFunctionObject*>(callable.object)->m_ml->ml_name, p.object, q.object);
+  if (!result.ok()) throw Abort{result.why()};
+  if (!*result) return {};
+  x.prov.use_constant(p);
+  x.prov.use_constant(q);
+  return Owned(*result);
 }
 
 Ref default_generator() {
@@ -71,6 +102,25 @@ Owned manual_seed(Executor& x, Value, const Arguments& a) {
   const Ref generator = default_generator();
   x.prov.add_derived(generator.get());
   return Owned(generator);
+}
+
+// A symbolic number, or a list or tuple that holds one.
+bool holds_symbolic(Executor& x, Value data, int depth = 0) {
+  constexpr int kDeepest = 20;
+  if (x.prov.category(x.number(data).object) == Category::Symbolic) return true;
+  data = x.seen(data);
+  if (depth > kDeepest || !(PyList_CheckExact(data.object) || PyTuple_CheckExact(data.object))) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data.object); i++) {
+    PyObject* item = PySequence_Fast_GET_ITEM(data.object, i);
+    if (holds_symbolic(x, x.prov.item_of(data, item, i), depth + 1)) return true;
+  }
+  return false;
+}
+
+// torch.tensor and torch.as_tensor, which would need the numbers' values.
+Owned new_tensor(Executor& x, Value callable, const Arguments& a) {
+  if (a.n_positional() == 1 && holds_symbolic(x, a[0])) return x.call_function({polyfill("tensor_of_numbers").get(), kNoSource}, a);
+  return x.call_tensor(callable.object, a);
 }
 
 // inspect.signature(f): a property of the function, which is guarded by identity.
@@ -184,10 +234,15 @@ Owned is_derived_of_class(Executor& x, Value callable, const Arguments& a) {
 
 }  // namespace
 
+const std::vector<ModelRow>& shortcuts() {
+  static const std::vector<ModelRow> rows = {{"builtins.max", extreme}, {"builtins.min", extreme}};
+  return rows;
+}
+
 const std::vector<ModelRow>& library_models() {
   static const std::vector<ModelRow> rows = {
-      {"torch.compiler.is_compiling", always_true}, {"torch.compiler.is_dynamo_compiling", always_true},
-      {"torch._dynamo.external_utils.is_compiling", always_true}, {"torch._utils.is_compiling", always_true},
+      {"torch.compiler.is_compiling", is_compiling}, {"torch.compiler.is_dynamo_compiling", is_compiling},
+      {"torch._dynamo.external_utils.is_compiling", is_compiling}, {"torch._utils.is_compiling", is_compiling},
       {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},
       {"torch._C._has_torch_function_variadic", by_types}, {"torch._C._log_api_usage_once", always_none},
       {"torch._C._log_api_usage_metadata", always_none}, {"torch._logging._internal.trace_structured", always_none},
@@ -198,6 +253,8 @@ const std::vector<ModelRow>& library_models() {
       {"torch.default_generator.get_state", get_state}, {"torch.default_generator.set_state", set_state},
       {"torch.autograd.profiler.record_function", inert},
       {"_thread.get_ident", thread_identity}, {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
+      {"torch.tensor", new_tensor}, {"torch.as_tensor", new_tensor},
+      {"math.floor", math}, {"math.ceil", math}, {"math.sqrt", math}, {"math.exp", math}, {"math.log", math}, {"math.sin", math}, {"math.cos", math},
       {"builtins.str.format", str_format}, {"inspect.signature", model_signature}, {"_warnings.warn", later},
       {"dataclasses.fields", is_derived_of_class}, {"dataclasses.is_dataclass", is_derived_of_class},
       {"logging.Logger.debug", log_debug}, {"logging.Logger.info", log_info},

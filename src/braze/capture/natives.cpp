@@ -129,6 +129,9 @@ Tables& tables() {
 #undef MODE
     for (const auto& [name, function] : polyfills())
       put_named(*t, name, {NativeKind::Polyfilled, nullptr, Ref(function).release(), name});
+    for (const ModelRow& row : shortcuts()) {
+      if (const Ref object = resolve(row.name)) t->by_object.at(object.get()).model = row.model;
+    }
     for (const auto* rows : {&builtin_models(), &container_models(), &object_models(), &library_models(), &autograd_models()}) {
       for (const ModelRow& row : *rows) put_named(*t, row.name, {NativeKind::Modelled, row.model, nullptr, row.name});
     }

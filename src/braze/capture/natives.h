@@ -39,6 +39,8 @@ const std::vector<ModelRow>& builtin_models();
 const std::vector<ModelRow>& container_models();
 const std::vector<ModelRow>& object_models();
 const std::vector<ModelRow>& library_models();
+// Of polyfilled natives: tried first; an empty result without an error leaves the call to the polyfill.
+const std::vector<ModelRow>& shortcuts();
 // {dotted name of the native, Python function}
 std::vector<std::pair<const char*, Ref>> polyfills();
 Ref polyfill(const char* function);

@@ -539,6 +539,8 @@ int Executor::contains(Value container, Value item) {
     const Owned r = call_method(m, {item});
     return r ? truth(r.get()) : -1;
   }
+  if (prov.category(number(item).object) == Category::Symbolic && PyDict_Check(container.object))
+    if (const int t = contains_symbolic(container, number(item)); t >= 0) return t;
   if (PyDict_Check(container.object) || PyDictKeys_Check(container.object)) {
     Value dict = container;
     if (PyDictKeys_Check(container.object)) {

@@ -537,9 +537,105 @@ class NullContext:
 def null_context():
     return NullContext()
 
-def step_value(x):
-    # The optimizers' own arithmetic is that of Python's floats.
-    return x.to(torch.float64) if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x
+def _numbers(data):
+    if isinstance(data, (list, tuple)):
+        return [number for item in data for number in _numbers(item)]
+    return [data]
+
+def _stacked(data, dtype, device):
+    if isinstance(data, (list, tuple)):
+        return torch.stack([_stacked(item, dtype, device) for item in data])
+    return torch.full((), data, dtype=dtype, device=device)
+
+def tensor_of_numbers(data, *, dtype=None, device=None, requires_grad=False):
+    if dtype is None:
+        real = any_([isinstance(number, float) for number in _numbers(data)])
+        dtype = torch.get_default_dtype() if real else torch.int64
+    result = _stacked(data, dtype, device)
+    return result.requires_grad_() if requires_grad else result
+
+# The fused steps of optimizers: what libtorch's CPU kernels compute for each element, which round to 16 bits only what
+# they store.
+def _wide(*tensors):
+    return [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors]
+
+def _scalar(x):
+    return x.item() if isinstance(x, torch.Tensor) else x
+
+def _store(target, value, skip):
+    target.copy_(value if skip is None else torch.where(skip, target, value))
+
+def _skipped(found_inf):
+    return None if found_inf is None else found_inf.squeeze() == 1.0
+
+def _fused_gradient(stored, maximize, grad_scale, skip):
+    grad, = _wide(stored)
+    if grad_scale is not None:
+        grad = grad / grad_scale.squeeze()
+        _store(stored, grad, skip)
+    return -grad if maximize else grad
+
+def _fused_adam(decoupled, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2,
+                weight_decay, eps, amsgrad, maximize, grad_scale, found_inf):
+    lr, beta1, beta2 = _scalar(lr), _scalar(beta1), _scalar(beta2)
+    skip = _skipped(found_inf)
+    for i in range(len(params)):
+        param, exp_avg, exp_avg_sq = _wide(params[i], exp_avgs[i], exp_avg_sqs[i])
+        grad = _fused_gradient(grads[i], maximize, grad_scale, skip)
+        step = state_steps[i].item()
+        if weight_decay != 0 and decoupled:
+            param = param - param * (lr * weight_decay)
+        elif weight_decay != 0:
+            grad = grad + param * weight_decay
+        exp_avg = exp_avg.lerp(grad, 1 - beta1)
+        exp_avg_sq = exp_avg_sq * beta2 + grad * grad * (1 - beta2)
+        second = exp_avg_sq
+        if amsgrad:
+            second = torch.maximum(*_wide(max_exp_avg_sqs[i]), exp_avg_sq)
+            _store(max_exp_avg_sqs[i], second, skip)
+        denominator = second.sqrt() / (1 - beta2**step) ** 0.5 + eps
+        _store(params[i], param - exp_avg / denominator * (lr / (1 - beta1**step)), skip)
+        _store(exp_avgs[i], exp_avg, skip)
+        _store(exp_avg_sqs[i], exp_avg_sq, skip)
+
+def fused_adam(self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, lr, beta1, beta2, weight_decay, eps,
+               amsgrad, maximize, grad_scale=None, found_inf=None):
+    _fused_adam(False, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay,
+                eps, amsgrad, maximize, grad_scale, found_inf)
+
+def fused_adamw(self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, lr, beta1, beta2, weight_decay, eps,
+                amsgrad, maximize, grad_scale=None, found_inf=None):
+    _fused_adam(True, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay,
+                eps, amsgrad, maximize, grad_scale, found_inf)
+
+def fused_sgd(self, grads, momentum_buffer_list, *, weight_decay, momentum, lr, dampening, nesterov, maximize,
+              is_first_step, grad_scale=None, found_inf=None):
+    lr, skip = _scalar(lr), _skipped(found_inf)
+    for i in range(len(self)):
+        param, = _wide(self[i])
+        grad = _fused_gradient(grads[i], maximize, grad_scale, skip)
+        if weight_decay != 0:
+            grad = grad + param * weight_decay
+        if momentum != 0:
+            buffer = grad
+            if not is_first_step:
+                buffer = _wide(momentum_buffer_list[i])[0] * momentum + grad * (1 - dampening)
+            _store(momentum_buffer_list[i], buffer, skip)
+            grad = grad + buffer * momentum if nesterov else buffer
+        _store(self[i], param - grad * lr, skip)
+
+def fused_adagrad(self, grads, state_sums, state_steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale=None,
+                  found_inf=None):
+    lr, skip = _scalar(lr), _skipped(found_inf)
+    for i in range(len(self)):
+        param, state_sum = _wide(self[i], state_sums[i])
+        grad = _fused_gradient(grads[i], maximize, grad_scale, skip)
+        if weight_decay != 0:
+            grad = grad + param * weight_decay
+        state_sum = state_sum + grad * grad
+        rate = lr / (1 + (state_steps[i].item() - 1) * lr_decay)
+        _store(self[i], param - grad / (state_sum.sqrt() + eps) * rate, skip)
+        _store(state_sums[i], state_sum, skip)
 
 def checkpoint(function, *args, **kwargs):
     outer = set_recompute(True)
@@ -567,6 +663,8 @@ constexpr Row kRows[] = {
     {"itertools.combinations", "combinations"}, {"itertools.permutations", "permutations"},
     {"functools.cached_property.__get__", "cached_property_get"},
     {"itertools.compress", "compress"}, {"itertools.groupby", "groupby"},
+    {"torch._fused_adam_", "fused_adam"}, {"torch._fused_adamw_", "fused_adamw"}, {"torch._fused_sgd_", "fused_sgd"},
+    {"torch._fused_adagrad_", "fused_adagrad"},
 };
 
 PyObject* scope() {

@@ -110,7 +110,10 @@ std::string SourceTable::describe(Src src) const {
     case SourceKind::FuncKwDefaults: return base() + ".__kwdefaults__";
     case SourceKind::FuncCode: return base() + ".__code__";
     case SourceKind::Attr:
-    case SourceKind::Member: return base() + "." + name_of(s.key.get());
+    case SourceKind::Member: {
+      const std::string name = name_of(s.key.get());
+      return base() + (name == "()" ? "" : ".") + name;   // the referent of a weak reference
+    }
     case SourceKind::TypeAttr: return base() + "." + name_of(s.key.get());
     case SourceKind::Type: return "type(" + base() + ")";
     case SourceKind::Dict: return base() + ".__dict__";

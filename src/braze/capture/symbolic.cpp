@@ -60,6 +60,22 @@ Owned Executor::to_symbolic_float(Value v) {
   return is_named(v.object, "SymInt") ? attempt(PyObject_CallMethod(v.object, "__sym_float__", nullptr)) : Owned();
 }
 
+int Executor::contains_symbolic(Value dict, Value number) {
+  constexpr Py_ssize_t kMost = 64;
+  if (PyDict_GET_SIZE(dict.object) > kMost) return -1;
+  PyObject *key = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(dict.object, &at, &key, &value);)
+    if (!PyLong_CheckExact(key)) return -1;
+  prov.use_deep(dict);
+  for (Py_ssize_t at = 0; PyDict_Next(dict.object, &at, &key, &value);) {
+    const Owned equal = symbolic_compare(Py_EQ, number, {key, kNoSource});
+    if (!equal) return -1;
+    if (PyObject_IsTrue(equal.ref.get()) == 1) return 1;
+  }
+  PyErr_Clear();
+  return 0;
+}
+
 bool Executor::has_symbolic(PyObject* object, int depth) {
   if (prov.category(object) == Category::Symbolic) return true;
   if (!PyTuple_Check(object)) return false;
@@ -77,7 +93,8 @@ Owned Executor::concrete(Value v) {
   const auto checked = [&](PyObject* number) -> Owned {
     if (number == nullptr) {
       PyErr_Clear();
-      fail("the value of a symbolic number that depends on data");
+      fail("the program needs the value of a tensor (item(), bool(), int(), float())",
+           "compute with tensors, for example torch.where instead of if");
     }
     return Owned::steal(number);
   };

@@ -109,6 +109,10 @@ class TraceSession {
   // Before finish(): a symbolic int or float leaves the trace; its place among the results that follow the operands in
   // Finished::numbers, or -1.
   virtual int64_t add_number_result(PyObject*) { return -1; }
+  // Before finish(): of a symbolic float that the graph alone knows, a traced tensor that will hold it; empty: it is none.
+  virtual Result<Ref> number_output(PyObject*) { return Ref(); }
+  // math.<function>(a), max(a, b) or min(a, b) of floats of which one is symbolic; empty: not known here.
+  virtual Result<Ref> math(const char* /*function*/, PyObject* /*a*/, PyObject* /*b*/) { return Ref(); }
   // Tensors whose gradients the trace has computed or set: no two of them may be one.
   virtual std::vector<Src> distinct() const { return {}; }
   virtual uint64_t modes() const = 0;           // the torch state under which the trace started, packed

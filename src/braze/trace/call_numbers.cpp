@@ -1,5 +1,7 @@
 #include "braze/trace/call_numbers.h"
 
+#include "braze/support/check.h"
+
 #include <ATen/ScalarOps.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -56,6 +58,19 @@ class Computed final : public capture::CallNumbers {
 
 }  // namespace
 
+double element_of(const at::Tensor& tensor) {
+  const void* data = tensor.const_data_ptr();   // no operator runs: the call may be in a trace
+  switch (tensor.scalar_type()) {
+    case c10::kFloat: return *static_cast<const float*>(data);
+    case c10::kDouble: return *static_cast<const double*>(data);
+    case c10::kHalf: return static_cast<double>(*static_cast<const c10::Half*>(data));
+    case c10::kBFloat16: return static_cast<double>(*static_cast<const c10::BFloat16*>(data));
+    case c10::kLong: return static_cast<double>(*static_cast<const int64_t*>(data));
+    case c10::kBool: return *static_cast<const bool*>(data) ? 1 : 0;
+    default: throw InternalError("an element of a type that is not read");
+  }
+}
+
 NumberReader::NumberReader(const NumberEnv& env, NumberReads reads)
     : reads_(std::move(reads)), program_(symbols_of(reads_.symbols)), floats_(env.floats()) {
   for (const FloatNode& node : floats_)
@@ -83,12 +98,17 @@ bool NumberReader::read(PyObject* const* inputs, Values& values) const {
     double& value = values.floats[i];
     switch (node.op) {
       case FloatOp::Constant: value = node.value; continue;
-      case FloatOp::Input:
-        value = PyFloat_AS_DOUBLE(inputs[reads_.floats[static_cast<size_t>(node.a)]]);
+      case FloatOp::Input: case FloatOp::Element: {
+        const FloatRead& read = reads_.floats[static_cast<size_t>(node.a)];
+        PyObject* const input = inputs[read.input];
+        value = read.is_element ? element_of(THPVariable_Unpack(input)) : PyFloat_AS_DOUBLE(input);
         continue;
+      }
+      case FloatOp::InGraph: continue;
       case FloatOp::Integer: value = static_cast<double>(values.integers[static_cast<size_t>(float_slots_[i])]); continue;
-      case FloatOp::Add: case FloatOp::Subtract: case FloatOp::Multiply: case FloatOp::Divide: case FloatOp::Power:
-      case FloatOp::Negate: break;
+      case FloatOp::Add: case FloatOp::Subtract: case FloatOp::Multiply: case FloatOp::Divide: case FloatOp::Power: case FloatOp::Maximum: case FloatOp::Minimum:
+      case FloatOp::Negate: case FloatOp::Single: case FloatOp::Exact: case FloatOp::SquareRoot:
+      case FloatOp::Exponential: case FloatOp::Logarithm: case FloatOp::Sine: case FloatOp::Cosine: break;
     }
     const double a = values.floats[static_cast<size_t>(node.a)];
     const double b = node.b < 0 ? 0 : values.floats[static_cast<size_t>(node.b)];

@@ -1,6 +1,8 @@
 // The numbers of one call: symbols and floats are read from its inputs, and what depends on them is computed.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <memory>
 #include <vector>
 
@@ -16,10 +18,17 @@ struct SizeRead {           // symbol == inputs[input].size(dim); dim -1: the in
   int32_t input;
   int32_t dim;
 };
+// Where an input of the NumberEnv's floats stands among the inputs: a Python float, or a CPU tensor of one element.
+struct FloatRead {
+  int32_t input;
+  bool is_element;
+};
 struct NumberReads {
   std::vector<SizeRead> symbols;
-  std::vector<int32_t> floats;    // per float input of the NumberEnv: the place of the Python float among the inputs
+  std::vector<FloatRead> floats;  // by the number of the float input
 };
+// The element of a CPU tensor that has one: floating, int64 or bool.
+double element_of(const at::Tensor& tensor);
 
 class NumberReader {
  public:

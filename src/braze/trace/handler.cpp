@@ -140,6 +140,7 @@ bool has_dynamic_sizes(const OperatorInfo& info, at::ArrayRef<IValue> arguments)
     case Treatment::Record:
     case Treatment::Lift:
     case Treatment::Item:
+    case Treatment::ScalarsInTensor:
     case Treatment::ReadsData:
     case Treatment::Mutable:
     case Treatment::ComparesSizes:
@@ -259,7 +260,7 @@ void Recorder::read_item(const OperatorHandle& op, Stack* stack) {
   const TracedImpl* impl = ::braze::trace::traced(self);
   if (impl != nullptr && !impl->constant().defined() && c10::isFloatingType(self.scalar_type()) &&
       op.schema().name() == "aten::_local_scalar_dense") {
-    stack->back() = number_in(self);
+    stack->back() = to_symfloat(number_in(self), env_);
     return;
   }
   if (impl == nullptr || !impl->constant().defined())
@@ -303,6 +304,7 @@ void Recorder::record(const OperatorHandle& op, Stack* stack) {
     }
     case Treatment::Item: read_item(op, stack); return;
     case Treatment::Composite: decompose(op, operands.device, stack); return;
+    case Treatment::ScalarsInTensor: record_each(info, stack); return;
     case Treatment::ComparesSizes:
       if (compare_sizes(op, stack)) return;
       break;
@@ -313,7 +315,6 @@ void Recorder::record(const OperatorHandle& op, Stack* stack) {
     case Treatment::DynamicIfNone:
     case Treatment::Mutable: break;
   }
-  if (has_number_in_tensor(arguments)) return call_with_tensors(op, stack);
   refuse_data_reads(op, info);
   check_uninitialized(info);
   check_as_strided(info);

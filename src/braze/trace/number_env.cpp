@@ -25,9 +25,36 @@ const char* sign(FloatOp op) {
     case FloatOp::Multiply: return " * ";
     case FloatOp::Divide: return " / ";
     case FloatOp::Power: return " ** ";
-    case FloatOp::Constant: case FloatOp::Input: case FloatOp::Integer: case FloatOp::Negate: break;
+    case FloatOp::Maximum: return " max ";
+    case FloatOp::Minimum: return " min ";
+    case FloatOp::Negate: return "-";
+    case FloatOp::Single: return "float32";
+    case FloatOp::Exact: return "int";
+    case FloatOp::SquareRoot: return "sqrt";
+    case FloatOp::Exponential: return "exp";
+    case FloatOp::Logarithm: return "log";
+    case FloatOp::Sine: return "sin";
+    case FloatOp::Cosine: return "cos";
+    case FloatOp::Constant: case FloatOp::Input: case FloatOp::Element: case FloatOp::InGraph: case FloatOp::Integer: break;
   }
-  return "-";
+  return "?";
+}
+
+// Of an operator: how many floats it takes.
+int n_operands(FloatOp op) {
+  switch (op) {
+    case FloatOp::Constant: case FloatOp::Input: case FloatOp::Element: case FloatOp::InGraph: case FloatOp::Integer: return 0;
+    case FloatOp::Negate: case FloatOp::Single: case FloatOp::Exact: case FloatOp::SquareRoot:
+    case FloatOp::Exponential: case FloatOp::Logarithm: case FloatOp::Sine: case FloatOp::Cosine: return 1;
+    case FloatOp::Add: case FloatOp::Subtract: case FloatOp::Multiply: case FloatOp::Divide: case FloatOp::Power:
+    case FloatOp::Maximum: case FloatOp::Minimum: return 2;
+  }
+  return 0;
+}
+
+[[noreturn]] void refuse_value() {
+  unsupported("the program needs the value of a tensor (item(), bool(), int(), float())",
+              "compute with tensors, for example torch.where instead of if");
 }
 
 const char* sign(Comparison how) {
@@ -49,14 +76,31 @@ double apply(FloatOp op, double a, double b) {
     case FloatOp::Multiply: return a * b;
     case FloatOp::Divide: return a / b;
     case FloatOp::Power: return std::pow(a, b);
+    case FloatOp::Maximum: return b > a ? b : a;
+    case FloatOp::Minimum: return b < a ? b : a;
     case FloatOp::Negate: return -a;
-    case FloatOp::Constant: case FloatOp::Input: case FloatOp::Integer: break;
+    case FloatOp::Single: return static_cast<float>(a);
+    case FloatOp::SquareRoot: return std::sqrt(a);
+    case FloatOp::Exponential: return std::exp(a);
+    case FloatOp::Logarithm: return std::log(a);
+    case FloatOp::Sine: return std::sin(a);
+    case FloatOp::Cosine: return std::cos(a);
+    case FloatOp::Exact: case FloatOp::Constant: case FloatOp::Input: case FloatOp::Element: case FloatOp::InGraph: case FloatOp::Integer: break;
   }
   return a;
 }
 
 bool is_computed(const FloatNode& node, double a, double b, double value) {
-  return node.op != FloatOp::Power || std::isfinite(value) || !std::isfinite(a) || !std::isfinite(b);
+  switch (node.op) {
+    case FloatOp::Exact: return std::abs(value) <= kMostExact;
+    case FloatOp::Power: return std::isfinite(value) || !std::isfinite(a) || !std::isfinite(b);
+    case FloatOp::SquareRoot: case FloatOp::Exponential: case FloatOp::Logarithm: case FloatOp::Sine: case FloatOp::Cosine:
+      return (!std::isnan(value) || std::isnan(a)) && (!std::isinf(value) || !std::isfinite(a));
+    case FloatOp::Constant: case FloatOp::Input: case FloatOp::Element: case FloatOp::InGraph: case FloatOp::Integer:
+    case FloatOp::Add: case FloatOp::Subtract: case FloatOp::Multiply: case FloatOp::Divide: case FloatOp::Negate:
+    case FloatOp::Maximum: case FloatOp::Minimum: case FloatOp::Single: break;
+  }
+  return true;
 }
 
 bool compare(Comparison how, double a, double b) {
@@ -136,19 +180,35 @@ sym::Expr NumberEnv::as_size(sym::Expr e) {
 FloatId NumberEnv::add(const FloatNode& node) {
   for (size_t i = 0; i < floats_.size(); ++i) {
     const FloatNode& known = floats_[i];
-    if (known.op == node.op && known.op != FloatOp::Input && known.a == node.a && known.b == node.b &&
-        known.integer == node.integer && same_bits(known.value, node.value))
+    if (known.op == node.op && known.op != FloatOp::Input && known.op != FloatOp::Element && known.a == node.a &&
+        known.b == node.b && known.integer == node.integer && same_bits(known.value, node.value))
       return static_cast<FloatId>(i);
   }
+  const auto any_operand = [&](const std::vector<bool>& flags) {
+    const int n = n_operands(node.op);
+    return (n > 0 && flags[static_cast<size_t>(node.a)]) || (n > 1 && flags[static_cast<size_t>(node.b)]);
+  };
+  in_graph_.push_back(node.op == FloatOp::InGraph || any_operand(in_graph_));
+  of_tensor_.push_back(node.op == FloatOp::InGraph || node.op == FloatOp::Element || any_operand(of_tensor_));
   floats_.push_back(node);
   fixed_.push_back(false);
   return static_cast<FloatId>(floats_.size()) - 1;
 }
 
-FloatId NumberEnv::new_float(double hint, std::string name) {
-  const FloatId id = add({FloatOp::Input, static_cast<FloatId>(float_names_.size()), -1, 0, hint});
+FloatId NumberEnv::new_input(FloatOp op, double hint, std::string name) {
+  const FloatId id = add({op, static_cast<FloatId>(float_names_.size()), -1, 0, hint});
   float_names_.push_back(std::move(name));
   return id;
+}
+
+FloatId NumberEnv::new_float(double hint, std::string name) { return new_input(FloatOp::Input, hint, std::move(name)); }
+
+FloatId NumberEnv::new_element(double hint, std::string name) {
+  return new_input(FloatOp::Element, hint, std::move(name));
+}
+
+FloatId NumberEnv::in_graph(int32_t value) {
+  return add({FloatOp::InGraph, value, -1, 0, std::numeric_limits<double>::quiet_NaN()});
 }
 
 FloatId NumberEnv::integer(sym::Expr e) {
@@ -158,11 +218,25 @@ FloatId NumberEnv::integer(sym::Expr e) {
   return add({FloatOp::Integer, -1, -1, e, static_cast<double>(hint(e))});
 }
 
+// max(x, 1.0) is at least 1.0, or NaN.
+bool NumberEnv::is_nonzero(FloatId id) const {
+  const FloatNode& node = floats_[static_cast<size_t>(id)];
+  const auto is_positive = [&](FloatId o) { return is_constant(o) && hint_of(o) > 0; };
+  return node.op == FloatOp::Maximum && (is_positive(node.a) || is_positive(node.b));
+}
+
 FloatId NumberEnv::apply(FloatOp op, FloatId a, FloatId b) {
-  if (op == FloatOp::Divide && ask(Comparison::Equal, b, constant(0))) unsupported("division of a number by zero");
+  if (op == FloatOp::Divide && !is_nonzero(b) && ask(Comparison::Equal, b, constant(0))) unsupported("division of a number by zero");
   const double x = hint_of(a), y = b < 0 ? 0 : hint_of(b);
   const FloatNode node{op, a, b, 0, trace::apply(op, x, y)};
-  if (!is_computed(node, x, y, node.value)) unsupported("a power that overflows");
+  if (is_in_graph(a) || (b >= 0 && is_in_graph(b))) {
+    // Where CPython might refuse, nobody would notice.
+    if (op != FloatOp::Add && op != FloatOp::Subtract && op != FloatOp::Multiply && op != FloatOp::Divide &&
+        op != FloatOp::Negate && op != FloatOp::Maximum && op != FloatOp::Minimum)
+      refuse_value();
+    return add(node);
+  }
+  if (!is_computed(node, x, y, node.value)) unsupported("a number that Python refuses to compute");
   if (is_constant(a) && (b < 0 || is_constant(b))) return constant(node.value);
   return add(node);
 }
@@ -170,6 +244,7 @@ FloatId NumberEnv::apply(FloatOp op, FloatId a, FloatId b) {
 double NumberEnv::fix(FloatId id) {
   const FloatNode node = floats_[static_cast<size_t>(id)];
   if (node.op == FloatOp::Constant || fixed_[static_cast<size_t>(id)]) return node.value;
+  if (of_tensor_[static_cast<size_t>(id)]) refuse_value();
   fixed_[static_cast<size_t>(id)] = true;
   if (node.op == FloatOp::Input) {
     float_guards_.push_back({Comparison::SameBits, id, constant(node.value), true});
@@ -183,6 +258,7 @@ double NumberEnv::fix(FloatId id) {
 }
 
 bool NumberEnv::ask(Comparison how, FloatId a, FloatId b) {
+  if (is_in_graph(a) || is_in_graph(b)) refuse_value();
   const bool holds = compare(how, hint_of(a), hint_of(b));
   if (is_constant(a) && is_constant(b)) return holds;
   const bool known = std::ranges::any_of(float_guards_, [&](const FloatGuard& g) { return g.how == how && g.a == a && g.b == b; });
@@ -191,6 +267,7 @@ bool NumberEnv::ask(Comparison how, FloatId a, FloatId b) {
 }
 
 bool NumberEnv::is_in_f32(FloatId id) {
+  if (is_in_graph(id)) return true;
   const double most = std::numeric_limits<float>::max();
   return ask(Comparison::LessEqual, id, constant(most)) && ask(Comparison::LessEqual, constant(-most), id);
 }
@@ -200,6 +277,8 @@ std::string NumberEnv::describe(FloatId id) const {
   switch (node.op) {
     case FloatOp::Constant: return std::to_string(node.value);
     case FloatOp::Input: return float_names_[static_cast<size_t>(node.a)];
+    case FloatOp::Element: return float_names_[static_cast<size_t>(node.a)] + ".item()";
+    case FloatOp::InGraph: return "a number in a tensor";
     case FloatOp::Integer: {
       std::vector<sym::Expr> symbols;
       collect_symbols(node.integer, symbols);
@@ -208,7 +287,10 @@ std::string NumberEnv::describe(FloatId id) const {
       return "(" + text + ")";
     }
     case FloatOp::Negate: return "-" + describe(node.a);
-    case FloatOp::Add: case FloatOp::Subtract: case FloatOp::Multiply: case FloatOp::Divide: case FloatOp::Power: break;
+    case FloatOp::Single: case FloatOp::Exact: case FloatOp::SquareRoot: case FloatOp::Exponential:
+    case FloatOp::Logarithm: case FloatOp::Sine: case FloatOp::Cosine: return std::string(sign(node.op)) + "(" + describe(node.a) + ")";
+    case FloatOp::Add: case FloatOp::Subtract: case FloatOp::Multiply: case FloatOp::Divide: case FloatOp::Power:
+    case FloatOp::Maximum: case FloatOp::Minimum: break;
   }
   return "(" + describe(node.a) + sign(node.op) + describe(node.b) + ")";
 }

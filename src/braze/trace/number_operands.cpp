@@ -17,52 +17,25 @@
 namespace braze::trace {
 namespace {
 
-class NumberInTensor final : public c10::SymNodeImpl {
- public:
-  explicit NumberInTensor(at::Tensor tensor) : tensor_(std::move(tensor)) {}
-  const at::Tensor& tensor() const { return tensor_; }
-
-  bool is_int() override { return false; }
-  bool is_bool() override { return false; }
-  bool is_float() override { return true; }
-  bool is_symbolic() override { return true; }
-  bool is_constant() override { return false; }
-  bool has_hint() override { return false; }
-  std::optional<int64_t> maybe_as_int() override { return std::nullopt; }
-  std::optional<int64_t> constant_int() override { return std::nullopt; }
-  std::optional<bool> constant_bool() override { return std::nullopt; }
-  std::string str() override { return "a number in a tensor"; }
-  double guard_float(const char*, int64_t) override {
-    unsupported("the program needs the value of a tensor (item(), bool(), int(), float())",
-                "compute with tensors, for example torch.where instead of if");
-  }
-
- private:
-  at::Tensor tensor_;
-};
-
-const NumberInTensor* node_of(const c10::IValue& value) {
-  if (!value.isSymFloat()) return nullptr;
-  return dynamic_cast<const NumberInTensor*>(value.toSymFloat().toSymNodeImpl().get());
-}
-
 // Arguments as tensors of the type that kernels compute in; numbers, known or not, have no dimensions.
 class Operands {
  public:
-  explicit Operands(at::ArrayRef<c10::IValue> arguments)
-      : arguments_(arguments), type_(arguments[0].toTensor().scalar_type()) {
+  Operands(at::ArrayRef<c10::IValue> arguments, const NumberTensor& tensor_of)
+      : arguments_(arguments), tensor_of_(tensor_of), type_(arguments[0].toTensor().scalar_type()) {
     if (!c10::isFloatingType(type_)) unsupported("a number in a tensor as operand of what is not floating-point");
   }
   at::Tensor tensor(size_t i) const { return arguments_[i].toTensor().to(computed()); }
   at::Tensor number(size_t i) const {
-    if (const NumberInTensor* node = node_of(arguments_[i])) return node->tensor().reshape({}).to(computed());
-    unsupported("a number in a tensor beside one that is known");
+    const at::Tensor number = arguments_[i].isSymFloat() ? tensor_of_(arguments_[i].toSymFloat()) : at::Tensor();
+    if (!number.defined()) unsupported("a number in a tensor beside one that is known");
+    return number.to(computed());
   }
   at::Tensor stored(const at::Tensor& result) const { return result.to(type_); }
 
  private:
   c10::ScalarType computed() const { return at::toOpMathType(type_); }
   at::ArrayRef<c10::IValue> arguments_;
+  const NumberTensor& tensor_of_;
   c10::ScalarType type_;
 };
 
@@ -91,23 +64,15 @@ const std::unordered_map<std::string, Form>& forms() {
 
 }  // namespace
 
-c10::Scalar number_in(const at::Tensor& traced) {
-  return c10::SymFloat(c10::SymNode(c10::make_intrusive<NumberInTensor>(traced)));
-}
-
 bool has_form_with_tensors(const std::string& name) { return forms().contains(name); }
 
-bool has_number_in_tensor(at::ArrayRef<c10::IValue> arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& v) { return node_of(v) != nullptr; });
-}
-
-void call_with_tensors(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void call_with_tensors(const c10::OperatorHandle& op, torch::jit::Stack* stack, const NumberTensor& tensor_of) {
   const std::string name = c10::toString(op.operator_name());
   const auto form = forms().find(name);
   if (form == forms().end()) unsupported(name + " with a number whose value is in a tensor");
   const size_t n = op.schema().arguments().size();
   const std::vector<c10::IValue> arguments(stack->end() - static_cast<std::ptrdiff_t>(n), stack->end());
-  const Operands operands(arguments);
+  const Operands operands(arguments, tensor_of);
   const at::AutoDispatchSkipFunctionalize below;
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   at::Tensor result = operands.stored(form->second(operands));

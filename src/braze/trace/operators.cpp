@@ -81,7 +81,8 @@ Treatment treatment_of(const c10::OperatorHandle& op) {
   if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) &&
       !op.hasKernelForDispatchKey(DispatchKey::CPU) && !op.hasKernelForDispatchKey(DispatchKey::Meta))
     return Treatment::Composite;
-  if (untagged_readers().contains(name) || reads_tensor_scalars(schema) || has_tensor_indices(schema))
+  if (reads_tensor_scalars(schema)) return Treatment::ScalarsInTensor;
+  if (untagged_readers().contains(name) || has_tensor_indices(schema))
     return Treatment::ReadsData;
   if (name == "aten::index" || name == "aten::_unsafe_index") return Treatment::DynamicIfMask;
   if (name == "aten::repeat_interleave") return Treatment::DynamicIfNone;

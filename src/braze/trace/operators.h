@@ -21,7 +21,8 @@ enum class ArgumentKind : uint8_t {
 enum class Treatment : uint8_t {
   Record,           // becomes a node
   Lift,             // lift_fresh: the operand itself
-  Item,             // reads one element: the contents of constants, else unsupported
+  Item,             // reads one element: the contents of constants, floats as symbolic numbers, else unsupported
+  ScalarsInTensor,  // _foreach_addcdiv.Tensor: its scalars are the elements of a tensor
   ReadsData,        // values on the host, or how many results there are, depend on data
   DynamicSizes,     // the sizes of the results depend on data
   DynamicIfMask,    // index: only when an index is a mask

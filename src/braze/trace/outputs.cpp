@@ -410,6 +410,8 @@ void Session::drop_unused_inputs(std::optional<JointPlan>& joint) {
     for (graph::Expr size : g.inputs[i]->type.sizes)
       if (!size.is_constant() && g.input_kinds[i] != graph::InputKind::Tangent)
         used[i] = true;     // the sizes may be read from here alone
+  for (const Number& number : numbers_)   // read before the call
+    if (number.stand_in >= 0) used[static_cast<size_t>(input_index(stand_ins_[static_cast<size_t>(number.stand_in)].value))] = true;
   for (const StandIn& input : stand_ins_)
     if (input.gets_gradient) used[static_cast<size_t>(input_index(input.value))] = true;
   std::vector<int32_t> new_index(g.inputs.size(), -1);

@@ -60,7 +60,8 @@ PausedRecording::~PausedRecording() {
   include_recording_keys(true);
 }
 
-Recorder::Recorder() : env_(std::make_shared<NumberEnv>()), graph_(std::make_unique<graph::Graph>(env_)) {
+Recorder::Recorder()
+    : env_(std::make_shared<NumberEnv>()), graph_(std::make_unique<graph::Graph>(env_)), host_numbers_(*env_) {
   static std::atomic<uint64_t> next{1};
   id_ = next++;
 }
@@ -116,6 +117,17 @@ graph::Argument Recorder::tensor_argument(const at::Tensor& tensor) {
 }
 
 graph::Value* Recorder::float_input(FloatId id) {
+  if (env_->is_in_graph(id)) {
+    graph::Value*& weak = weak_numbers_[id];
+    if (weak != nullptr) return weak;
+    // A copy that is weak in promotion: to no pass the same as its operand.
+    graph::Value* value = graph_number(id);
+    graph::TensorType type = value->type;
+    type.wrapped_number = true;
+    static const OperatorInfo& clone =
+        operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", ""));
+    return weak_numbers_[id] = add_node(clone, {value, graph::None{}}, {type})->result();
+  }
   graph::Value*& input = float_inputs_[id];
   if (input != nullptr) return input;
   graph::TensorType type;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "braze/support/result.h"
 #include "braze/trace/custom_function.h"
 #include "braze/trace/gradient_hook.h"
+#include "braze/trace/host_numbers.h"
 #include "braze/trace/operators.h"
 #include "braze/trace/sym_node.h"
 #include "braze/trace/torch_compat.h"
@@ -49,6 +51,12 @@ class Recorder {
   const std::vector<c10::IValue>& objects() const { return objects_; }
   // The graph inputs that are Python floats of the call, or made of such.
   const std::map<FloatId, graph::Value*>& float_inputs() const { return float_inputs_; }
+
+  // The number that item() of a (not wrapped) floating-point tensor of one element gives.
+  FloatId number_in(const at::Tensor& tensor);
+  // The double, without dimensions, that is such a number or is computed of some: of a number with is_in_graph().
+  graph::Value* graph_number(FloatId id);
+  HostNumbers& host_numbers() { return host_numbers_; }
 
   // Real tensors that came into being during the trace: results of pure operators on constants, Python numbers.
   void adopt(const at::Tensor& real);
@@ -113,6 +121,14 @@ class Recorder {
   // scalar_operands.cpp: an operator whose Scalar is a float that changes between calls is recorded in a form that
   // takes a tensor there. False if there is no such form, or no such float.
   bool record_with_tensors(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+  // An operator over lists as the operator on each tensor, where numbers among its arguments change between calls or
+  // stand in a tensor. False if none do, or the operator is not of this kind.
+  bool record_each(const OperatorInfo& info, torch::jit::Stack* stack);
+  bool is_changing(const c10::IValue& value);
+  // Records "add.Tensor"; arguments that are left out at the end get their defaults.
+  at::Tensor call(std::string_view name, std::vector<c10::IValue> arguments);
+  // The number as an operand: a tensor that is weak in promotion.
+  at::Tensor number_tensor(FloatId id);
   void append(const c10::OperatorHandle& op, OperatorInfo& info, const Operands& operands, torch::jit::Stack* stack);
   // With the bits of lazy conjugation and negation that the result has in eager.
   at::Tensor result_tensor(graph::Value* value, const OperatorInfo& info, const Operands& operands);
@@ -134,6 +150,9 @@ class Recorder {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> adopted_;       // kept alive, so that addresses stay unique
   std::vector<c10::IValue> objects_;
   std::map<FloatId, graph::Value*> float_inputs_;
+  HostNumbers host_numbers_;
+  std::vector<graph::Value*> graph_numbers_;                              // of FloatOp::InGraph
+  std::unordered_map<FloatId, graph::Value*> computed_numbers_, weak_numbers_;
   std::vector<c10::intrusive_ptr<TracedImpl>> fresh_;
   bool backward_ = false;
   uint32_t region_ = 0;       // of graph/regions.h, while a checkpoint runs

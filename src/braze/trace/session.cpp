@@ -84,7 +84,9 @@ bool is_storage_offset(PyObject* callable) {
 
 }  // namespace
 
-Session::Session(const capture::TraceOptions& options) : start_modes_(pack_modes()), options_(options) {}
+Session::Session(const capture::TraceOptions& options) : start_modes_(pack_modes()), options_(options) {
+  recorder_.host_numbers().set_elements([this](const graph::Value& value) { return element(value); });
+}
 
 Session::~Session() = default;
 
@@ -302,6 +304,8 @@ Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_a
     const RecordingScope recording(recorder_);
     recorder_.take_failure();
     const int64_t n_positional = n_args - (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
+    if (n_args == 1)
+      if (capture::Ref number = read_number(callable, args[0])) return number;
     const bool forward_level = in_forward_level(), inference = c10::InferenceMode::is_enabled();
     PyObject* result = PyObject_Vectorcall(callable, args, static_cast<size_t>(n_positional), kwnames);
     mode_guard_.transforms().note_forward_level(forward_level, in_forward_level());

@@ -46,6 +46,8 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   PyObject* changing_number(PyObject* real, capture::Src src) override;
   std::vector<capture::Src> changing_numbers() const override;
   int64_t add_number_result(PyObject* symbolic) override;
+  Result<capture::Ref> number_output(PyObject* symbolic) override;
+  Result<capture::Ref> math(const char* function, PyObject* a, PyObject* b) override;
   std::vector<capture::Src> distinct() const override;
   uint64_t modes() const override { return start_modes_; }
   Result<std::vector<ModeCall>> leave_modes() override;
@@ -83,6 +85,7 @@ class Session final : public capture::TraceSession, public capture::Differentiat
     capture::Ref symbolic;
     sym::Expr symbol = 0;            // of an int
     bool is_float = false;
+    int64_t stand_in = -1;           // the element of a tensor: its place in stand_ins_; such have no source
   };
 
   Status check_supported(PyObject* real) const;
@@ -93,6 +96,9 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   void make_based(StandIn& input);
   capture::Ref finish_call(PyObject* result);
   Unsupported failure();
+  // session_numbers.cpp
+  std::optional<FloatId> element(const graph::Value& value);
+  capture::Ref read_number(PyObject* callable, PyObject* tensor);   // empty: not by this way
   StandIn& at(PyObject* stand_in);
   const StandIn& at(PyObject* stand_in) const { return const_cast<Session*>(this)->at(stand_in); }
 

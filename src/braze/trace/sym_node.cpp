@@ -328,7 +328,13 @@ const ExprNode* ours(c10::SymNodeImpl* node) {
 
 }  // namespace
 
+c10::SymFloat to_symfloat(FloatId id, const EnvPtr& env) {
+  if (env->is_constant(id)) return c10::SymFloat(env->hint_of(id));
+  return c10::SymFloat(static_cast<SymNode>(c10::make_intrusive<ExprNode>(id, env)));
+}
+
 PyObject* make_symfloat(FloatId id, const EnvPtr& env) {
+  if (env->is_constant(id)) return PyFloat_FromDouble(env->hint_of(id));
   const py::object node = py::cast(static_cast<SymNode>(c10::make_intrusive<ExprNode>(id, env)));
   return torch::get_symfloat_class()(node).release().ptr();
 }

@@ -19,8 +19,9 @@ c10::SymInt unknown_size();
 // Throws Abort for a SymInt of another owner.
 sym::Expr to_expr(const c10::SymInt& value);
 
-// A new torch.SymFloat. Needs the GIL.
+// A new torch.SymFloat, or a float for a constant. Needs the GIL.
 PyObject* make_symfloat(FloatId id, const EnvPtr& env);
+c10::SymFloat to_symfloat(FloatId id, const EnvPtr& env);
 // The node of a symbolic float of this trace that is no constant.
 std::optional<FloatId> to_float_id(const c10::SymFloat& value);
 
