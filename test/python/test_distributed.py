@@ -35,6 +35,8 @@ def process(rank, port):
     inside = train(DistributedDataParallel(braze.compile(net(), fullgraph=True)), rank)
     assert braze.counters()["graphs"] == 1
     around = train(braze.compile(DistributedDataParallel(net())), rank)
+    counters = braze.counters()
+    assert 2 <= counters["graphs"] <= 4 and not counters["skipped"], counters
     for got in (inside, around):
         for a, b in zip(expected, got, strict=True):
             torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-6)

@@ -163,6 +163,13 @@ bool is_recursion_guard(const PyFunctionObject* f) {
           is(qualified, "recursive_repr.<locals>.decorating_function.<locals>.wrapper"));
 }
 
+// What keeps TorchDynamo out of a function of torch's own, and loads Dynamo to do so.
+bool is_dynamo_guard(PyFunctionObject* f) {
+  PyObject* const qualified = reinterpret_cast<PyCodeObject*>(f->func_code)->co_qualname;
+  return PyUnicode_CompareWithASCIIString(qualified, "_disable_dynamo.<locals>.inner") == 0 &&
+         is_torchs_own(reinterpret_cast<PyObject*>(f));
+}
+
 }  // namespace
 
 Owned Executor::call_function(Value function, const Arguments& a) {
@@ -170,7 +177,7 @@ Owned Executor::call_function(Value function, const Arguments& a) {
   const Code& code = decode(reinterpret_cast<PyCodeObject*>(f->func_code));
   const After after = take_after();
   use_function(function);
-  if (is_recursion_guard(f)) {
+  if (is_recursion_guard(f) || is_dynamo_guard(f)) {
     const Owned wrapped = get_attribute(function, interned("__wrapped__"));
     if (!wrapped) return {};
     after_ = after;
