@@ -85,7 +85,7 @@ def pytest_run(totals, name, command, env):
 
 
 OTHER_PYTHONS = ("3.12", "3.13")
-CAPTURE_TESTS = ("opcodes", "versions", "breaks", "memory", "conformance")   # with a tensor domain of their own: no torch
+CAPTURE_TESTS = ("opcodes", "versions", "breaks", "frames", "memory", "conformance")   # with a tensor domain of their own: no torch
 
 
 def find_python(version):

@@ -117,8 +117,8 @@ PyObject* run_segment(const Segment& s, const CallArgs& call, std::optional<Live
 }
 
 // run(function, args, kwargs, most_instructions, most_segments) -> (result, segments, [reasons]). The call in segments of
-// at most so many instructions, with one instruction executed for real between two; CPython ends what is left after
-// most_segments, or where no segment can start.
+// at most so many instructions, with one instruction executed for real between two; CPython ends frames where no segment
+// can start, and what is left after most_segments.
 PyObject* run(PyObject*, PyObject* tuple) {
   PyObject *callee = nullptr, *args = nullptr, *kwargs = nullptr;
   unsigned long long most_instructions = 0;
@@ -135,11 +135,13 @@ PyObject* run(PyObject*, PyObject* tuple) {
   };
   std::optional<LiveFrames> frames;
   for (;;) {
+    bool end_innermost = false;
     std::vector<PyObject*> values;
+    std::string key;
     CallTarget target{callee, a.values.data(), a.n_positional, a.kwnames.get()};
     CallArgs call{callee, a.values.data(), static_cast<int64_t>(a.values.size())};
     if (frames) {
-      values = frames->values();
+      if (!frames->describe(values, key)) return done(frames->finish());
       target = {values[0], values.data(), static_cast<int64_t>(values.size()), nullptr, &*frames};
       call = {values[0], values.data(), static_cast<int64_t>(values.size())};
     }
@@ -149,7 +151,7 @@ PyObject* run(PyObject*, PyObject* tuple) {
       const Ref reason = Ref::steal(PyUnicode_FromString(failure->reason.c_str()));
       PyList_Append(reasons.get(), reason.get());
       if (!frames) return done(PyObject_Vectorcall(callee, a.values.data(), static_cast<size_t>(a.n_positional), a.kwnames.get()));
-      if (!failure->at_start) return done(frames->finish());
+      end_innermost = !failure->at_start;
     } else {
       Segment& segment = std::get<Segment>(outcome);
       if (segment.broken) {
@@ -165,7 +167,7 @@ PyObject* run(PyObject*, PyObject* tuple) {
     }
     PyObject* result = nullptr;
     if (segments >= most_segments) return done(frames->finish());
-    if (!frames->step(result)) return done(result);
+    if (!(end_innermost ? frames->end_innermost(result) : frames->step(result))) return done(result);
   }
 }
 

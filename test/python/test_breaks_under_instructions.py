@@ -24,6 +24,7 @@ def compare(program, *calls, graphs=None):
     assert braze.counters()["skipped"] == {}
     if graphs is not None:
         assert braze.counters()["graphs"] == graphs
+    return braze.counters()
 
 
 class Box:
@@ -229,3 +230,194 @@ def test_errors_leave_through_the_caller():
         return x
 
     compare(f, X, -X)
+
+
+class Amount:
+    """Operators with tensor work on both sides of a break."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def parts(self, other):
+        y = self.x + getattr(other, "x", other)
+        return Amount(y * y.sum().item())
+
+    def __add__(self, other):
+        return NotImplemented if other is None else self.parts(other)
+
+    __radd__ = __iadd__ = __sub__ = parts
+
+    def __neg__(self):
+        return self.parts(1)
+
+    def __eq__(self, other):
+        y = self.x - other.x
+        return y.abs().sum().item() == 0
+
+    def __lt__(self, other):
+        y = self.x - other.x
+        return y.sum().item() < 0
+
+    def __iter__(self):
+        y = self.x * 2
+        return iter((y, y.sum().item()))
+
+
+def test_operators():
+    def f(x):
+        a, b = Amount(x), Amount(x + 1)
+        c = -(a + b)
+        c += a
+        d = 3 + (c - b)
+        return d.x + 1, c.x * 2
+
+    counters = compare(f, X)
+    assert counters["graphs"] == 6      # in front of five breaks, and behind the last
+
+
+def test_comparisons():
+    def f(x):
+        a, b = Amount(x), Amount(x * 2)
+        y = x + (1 if a == b else 2) + (4 if a < b else 8) + (16 if a > b else 32) + (64 if a != b else 128)
+        return y * (2 if b in [a, b] else 3)
+
+    compare(f, X, -X, 0 * X)
+
+
+def test_operators_that_give_up():
+    def f(x):
+        try:
+            return Amount(x) + None
+        except TypeError as error:
+            y = x * len(str(error))
+            return y + y.sum().item()
+
+    compare(f, X)
+
+
+def test_conversions_to_iterators():
+    def f(x):
+        total = x
+        for part in Amount(x):
+            total = total + part
+        return total * 2
+
+    compare(f, X, -X)
+
+
+def halves(x, n):
+    for i in range(n):
+        x = x / 2
+        if x.sum() > 100:
+            x = x * 0
+        yield x + i
+
+
+def test_generators():
+    def f(x):
+        total = x * 0
+        for part in halves(x, 3):
+            total = total + part
+        return total * 2
+
+    counters = compare(f, X, X * 1000)
+    assert sum(counters["breaks"].values()) >= 1
+
+
+def test_breaks_around_generators():
+    def f(x):
+        total = x * 0
+        for part in (p * 2 for p in halves(x, 2)):
+            total = total + part
+            total = total * int(total.sum() > 0)
+        return total + sum(halves(x, 2)), list(halves(x, 3)), [*map(torch.abs, halves(-x, 2))]
+
+    compare(f, X, -X)
+
+
+def test_delegation():
+    def chain(x):
+        yield x + 1
+        x = yield from halves(x, 2)
+        return 3
+
+    def whole(x):
+        result = yield from chain(x)
+        yield torch.tensor([result])
+
+    compare(lambda x: [y * 2 for y in whole(x + 1)], X, -X)
+
+
+def test_handlers():
+    def f(x):
+        try:
+            y = x + 1
+            raise ValueError(2)
+        except ValueError as error:
+            y = y * error.args[0]
+            y = y + int(y.sum().item() > 0)
+            y = y * 3
+        finally:
+            z = y * y.sum().item()
+        return z + 1
+
+    compare(f, X, -3 * X)
+
+
+def test_handlers_around_breaks_that_raise():
+    def inner(x):
+        y = x * 2
+        if y.sum() > 0:
+            raise KeyError(y.sum().item())
+        return y
+
+    def f(x):
+        total = x
+        for i in range(3):
+            try:
+                total = total + inner(total - i)
+            except KeyError as error:
+                total = total - error.args[0]
+        return total * 2
+
+    compare(f, X, -X)
+
+
+def test_managers_that_swallow():
+    class Swallow:
+        def __init__(self, x):
+            self.x = x
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, value, tb):
+            y = self.x * 2
+            self.x = y * y.sum().item()
+            return kind is not None and kind is not TypeError
+
+    def f(x):
+        with Swallow(x + 1) as s:
+            x = x * 2
+            raise ValueError
+        with Swallow(s.x) as t:
+            x = x + t.x
+        return x + s.x + t.x
+
+    compare(f, X, -X)
+
+
+def test_code_behind_a_frame_that_cpython_ends():
+    def helper(x):
+        y = x + 1
+        n = y.sum().item()
+        found = {name for name in globals() if name == "X"}    # never captured
+        return y * n * len(found)
+
+    def f(x):
+        y = helper(x)
+        return y * 2 + y.sum()
+
+    compiled = braze.compile(f, backend="eager")
+    torch.testing.assert_close(compiled(X), f(X), rtol=0, atol=0)
+    assert braze.counters()["graphs"] >= 2

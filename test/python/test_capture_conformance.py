@@ -173,6 +173,7 @@ MODULES = ("grammar generators scope with exceptions raise unpack_ex keywordonly
 LEFT_OUT = {
     "test_ref_counting_behavior": "counts instances: those of the trace live until it ends",
     "test_partial_as_method": "the file that a warning names",
+    "test_attrs": "the frames of a traceback are other objects behind a graph break",
 }
 
 

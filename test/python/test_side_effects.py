@@ -3,6 +3,7 @@
 import collections
 import copy
 import dataclasses
+import types
 
 import pytest
 import torch
@@ -159,6 +160,86 @@ def test_default_dicts():
         return f, lambda: (seen, counts)
 
     check(make, [(X, key) for key in "abab"])
+
+
+def test_counters():
+    def make():
+        seen = collections.Counter(a=2)
+
+        def f(x, key):
+            seen[key] += 3
+            seen.update("ab")
+            seen.subtract({"b": 5})
+            del seen["a"]
+            fresh = collections.Counter("abca")
+            fresh.update(seen)
+            return x * seen[key], seen["none"], len(seen), seen.most_common(1), sorted(fresh.items()), sum(seen.values())
+
+        return f, lambda: seen
+
+    check(make, [(X, key) for key in "cdcd"])
+
+
+def test_ordered_dicts():
+    def make():
+        order = collections.OrderedDict(a=1, b=2, c=3)
+
+        def f(x, key):
+            order.move_to_end(key)
+            order[key] += 1
+            order.move_to_end("c", last=False)
+            first = list(order)
+            order["new"] = len(order)
+            taken = order.popitem(), order.popitem(last=False)
+            order[taken[1][0]] = taken[1][1] * 2
+            return x * order[key], first, taken, list(order.items()), next(reversed(order))
+
+        return f, lambda: order
+
+    check(make, [(X, key) for key in "abab"])
+
+
+class Table(dict):
+    """Its own methods are the program's, around the storage of a dict."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key.upper(), value)
+
+    def keys(self):
+        raise AssertionError("not for reading the storage")
+
+
+def test_subclasses_of_dicts():
+    def make():
+        table = Table()
+
+        def f(x, key):
+            table[key] = table.get("A", 0) + 1
+            table.setdefault("q", []).append(key)
+            return x + table[key.upper()], len(table), "q" in table, table.pop("Z", None)
+
+        return f, lambda: dict(table.items())
+
+    check(make, [(X, key) for key in "abaz"])
+
+
+def test_attributes_of_modules():
+    def make():
+        module = types.ModuleType("settings")
+        module.count, module.gone = 1, True
+        exec("def next_count():\n    global count\n    count += 1\n    return count", module.__dict__)
+
+        def f(x):
+            module.count += 10
+            before = module.count, hasattr(module, "gone"), hasattr(module, "made")
+            if hasattr(module, "gone"):
+                del module.gone
+            module.made = module.next_count() + 1
+            return x * module.count, before, hasattr(module, "gone"), module.made, getattr(module, "none", 3)
+
+        return f, lambda: {k: v for k, v in vars(module).items() if k in ("count", "made", "gone")}
+
+    check(make, [(X,)] * 3)
 
 
 def test_repr_of_dataclasses():

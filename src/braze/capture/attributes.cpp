@@ -260,6 +260,14 @@ Owned Executor::module_attribute(Value module, PyObject* name, bool suppress) {
   prov.use_identity(module);
   const Src src = prov.constant_source(module.object);
   PyObject* dict = PyModule_Check(module.object) ? PyModule_GetDict(module.object) : nullptr;
+  if (dict != nullptr && has_changed(dict)) {
+    const Value now = dict_get(module_globals(module), {name, kNoSource});
+    if (now.object != nullptr) return Owned::borrow(now);
+    if (!PyErr_Occurred() && !suppress) {
+      PyErr_Format(PyExc_AttributeError, "module '%.100s' has no attribute '%U'", PyModule_GetName(module.object), name);
+    }
+    return {};
+  }
   PyObject* value = dict == nullptr ? nullptr : PyDict_GetItemWithError(dict, name);
   if (value != nullptr) return Owned::borrow(prov.found(value, prov.intern(SourceKind::Attr, src, 0, name)));
   if (PyErr_Occurred()) return {};
@@ -483,7 +491,11 @@ Owned lookup(Executor& x, Value object, PyObject* name, bool suppress, Method* m
 
 }  // namespace
 
-Owned Executor::get_attribute(Value object, PyObject* name) { return lookup(*this, object, name, false, nullptr); }
+Owned Executor::get_attribute(Value object, PyObject* name) {
+  Owned found = lookup(*this, object, name, false, nullptr);
+  if (!found) note_missing_attribute(object.object, name);
+  return found;
+}
 
 Owned Executor::find_attribute(Value object, PyObject* name) {
   Owned out = lookup(*this, object, name, true, nullptr);
@@ -514,7 +526,7 @@ Method Executor::load_method(Value object, PyObject* name) {
       return out;
     }
   }
-  out.function = lookup(*this, object, name, false, nullptr);
+  out.function = get_attribute(object, name);
   if (!out.function) return out;
   // A bound method fresh from the lookup: call its function directly.
   if (Py_TYPE(out.function.ref.get()) == &PyMethod_Type && out.function.src == kNoSource) {
@@ -633,12 +645,31 @@ bool Executor::set_class_attribute(Value object, PyObject* name, Value value) {
   return true;
 }
 
+Value Executor::module_globals(Value module) {
+  const Src src = prov.intern(SourceKind::Member, prov.constant_source(module.object), 0, interned("__dict__"));
+  return prov.found(PyModule_GetDict(module.object), src);
+}
+
+bool Executor::set_module_attribute(Value module, PyObject* name, Value value) {
+  // What is printed goes to sys.stdout as it is then; effects come in no common order with the writing of text.
+  static PyObject* const sys = PyImport_AddModule("sys");
+  if (module.object == sys) fail("setting an attribute of sys");
+  prov.use_identity(module);
+  const Value globals = module_globals(module), key{name, kNoSource};
+  if (value.object != nullptr) return dict_set(globals, key, value);
+  if (dict_get(globals, key).object != nullptr) return dict_delete(globals, key);
+  return !PyErr_Occurred() && raise_missing(module.object, name);
+}
+
 bool Executor::set_attribute(Value object, PyObject* name, Value value) {
   const After after = take_after();
   PyTypeObject* type = Py_TYPE(object.object);
+  if (PyModule_Check(object.object) && type->tp_setattro == PyObject_GenericSetAttr) {
+    PyObject* const descriptor = _PyType_Lookup(type, name);
+    if (descriptor == nullptr || !is_data(descriptor)) return set_module_attribute(object, name, value);
+  }
   if (type->tp_setattro == PyObject_GenericSetAttr) return expect(after), generic_set_attribute(object, name, value);
   if (PyType_Check(object.object)) return set_class_attribute(object, name, value);
-  if (PyModule_Check(object.object)) fail("setting an attribute of a module");
   PyObject* method_name = interned(value.object != nullptr ? "__setattr__" : "__delattr__");
   PyObject* setter = _PyType_Lookup(type, method_name);
   static PyObject* const object_setattr = _PyType_Lookup(&PyBaseObject_Type, interned("__setattr__"));

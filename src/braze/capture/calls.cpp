@@ -1,4 +1,6 @@
 // Calling: functions on real frames, bound methods, classes, callable instances, generators, native callables.
+#include <algorithm>
+
 #include "braze/capture/executor.h"
 #include "braze/capture/guard_load.h"
 #include "braze/capture/markings.h"
@@ -232,15 +234,52 @@ Owned Executor::call_function(Value function, const Arguments& a) {
 }
 
 Owned Executor::send(Value generator, Value sent, bool& finished) {
+  const After after = take_after();
   const Fresh* record = prov.find_fresh(generator.object);
   if (record == nullptr || record->slots.empty()) fail("a generator that was made before the call");
-  pending_ = {record->function, nullptr, sent.src};   // taken by its frame, which the hook knows to be ours
+  pending_ = {record->function, nullptr, sent.src, after};   // taken by its frame, which the hook knows to be ours
   PyObject* result = nullptr;
   const PySendResult outcome = PyIter_Send(generator.object, sent.object, &result);
   pending_ = {};
   check_abort();
   finished = outcome == PYGEN_RETURN;
   return outcome == PYGEN_ERROR ? Owned() : Owned::steal(result, returned_);
+}
+
+void Executor::note_suspended(PyObject* generator) {
+  auto& all = suspended_generators_;
+  if (std::find(all.begin(), all.end(), generator) == all.end()) all.push_back(generator);
+}
+
+bool has_handler_where_it_stands(PyObject* generator) {
+  const FrameView v = view(frame_of_generator(generator));
+  const Code& code = decode(v.code);
+  const Handler* const handler = code.handler_of(code.index_of(static_cast<uint32_t>(v.next() - 1)));
+  return handler != nullptr && code.insns[handler->target].op != Op::StopIterationError;
+}
+
+void Executor::close_dropped_generators() {
+  static PyObject* const close = _PyType_Lookup(&PyGen_Type, interned("close"));
+  auto& all = suspended_generators_;
+  for (size_t i = 0; i < all.size();) {
+    PyObject* const generator = all[i];   // kept alive by its record
+    const GeneratorState state = generator_state(generator);
+    const bool ended = state.kind == GeneratorState::Kind::Ended;
+    if (!ended && (state.kind == GeneratorState::Kind::Running || Py_REFCNT(generator) > 1)) {
+      i++;
+      continue;
+    }
+    all.erase(all.begin() + static_cast<int64_t>(i));
+    if (ended) continue;
+    if (has_handler_where_it_stands(generator)) {
+      const Value argument{generator, kNoSource};
+      const Owned closed = resume_natively(close, {&argument.object, &argument.src, 1, nullptr});
+      if (!closed) PyErr_Clear(), fail("a generator that does not close when it is dropped");
+    } else {
+      forget_generator(generator);   // and what only its frame holds
+    }
+    i = 0;
+  }
 }
 
 Owned Executor::resume_natively(PyObject* callable, const Arguments& a) {
@@ -316,6 +355,7 @@ Owned Executor::call(Value callable, const Arguments& a) {
             !(arguments.n > 0 && has_symbolic(arguments.objects[0]))) {
           return call_natively(target.object, arguments);   // raises
         }
+        if (native.gives_result) after_ = after;
         return native.model(*this, target, arguments);
       case NativeKind::Polyfilled:
         if (native.model != nullptr)

@@ -5,22 +5,48 @@
 #include "braze/capture/executor.h"
 #include "braze/capture/guard_load.h"
 #include "braze/capture/natives.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
 namespace {
 
+// Of the native class, past what a class in Python puts over it.
 PyObject* method_of(PyTypeObject* type, const char* name) {
+  type = native_base(type);
   PyObject* found = _PyType_Lookup(type, interned(name));
   if (found == nullptr) unsupported(std::string(type->tp_name) + " has no " + name);
   return found;
 }
 
-bool is_defaultdict(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "collections.defaultdict") == 0; }
+bool is_native(const PyTypeObject* type, const char* name) { return std::strcmp(type->tp_name, name) == 0; }
 
+// Classes in Python that derive from a dict, too: their own methods are frames of the trace.
 bool can_change(PyObject* o) {
-  return PyList_CheckExact(o) || PyDict_CheckExact(o) || PyODict_CheckExact(o) || PySet_CheckExact(o) ||
-         load::is_deque(o) || is_defaultdict(o);
+  const PyTypeObject* const base = native_base(Py_TYPE(o));
+  return PyList_CheckExact(o) || PySet_CheckExact(o) || load::is_deque(o) || base == &PyDict_Type ||
+         base == &PyODict_Type || is_native(base, "collections.defaultdict");
+}
+
+// A dict of the same class with the same pairs, in order.
+Ref copy_of_dict(PyObject* dict) {
+  PyTypeObject* const type = Py_TYPE(dict);
+  const Ref nothing = Ref::steal(PyTuple_New(0));
+  Ref copy = nothing ? Ref::steal(native_base(type)->tp_new(type, nothing.get(), nullptr)) : Ref();
+  if (copy && is_native(native_base(type), "collections.defaultdict")) {
+    const Ref factory = Ref::steal(PyObject_GetAttr(dict, interned("default_factory")));
+    if (!factory || PyObject_GenericSetAttr(copy.get(), interned("default_factory"), factory.get()) < 0) return {};
+  }
+  const Ref keys = storage_keys(dict);
+  if (!copy || !keys) return {};
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); i++) {
+    PyObject* const key = PyList_GET_ITEM(keys.get(), i);
+    PyObject* const value = PyDict_GetItemWithError(dict, key);
+    if (value == nullptr) return {};
+    const int rc = PyODict_Check(dict) ? PyODict_SetItem(copy.get(), key, value) : PyDict_SetItem(copy.get(), key, value);
+    if (rc < 0) return {};
+  }
+  return copy;
 }
 
 }  // namespace
@@ -73,7 +99,8 @@ void Executor::make_payload(Changed& c) {
     }
   } else if (PyDict_Check(o)) {
     prov.use_keys(original);
-    c.payload = Ref::steal(PyDict_CheckExact(o) ? PyDict_Copy(o) : PyObject_CallMethod(o, "copy", nullptr));
+    c.payload = PyDict_CheckExact(o) ? Ref::steal(PyDict_Copy(o)) : copy_of_dict(o);
+    if (!c.payload) PyErr_Clear(), fail("a dict that can't be copied");
     prov.add_fresh(c.payload.get());
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t position = 0;

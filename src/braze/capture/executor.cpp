@@ -77,7 +77,7 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   f.function = call.function;
   f.caller = frame_;
   f.returned = call.after;
-  f.can_be_cut = generator == nullptr && call.after != After::None && (frame_ == nullptr || frame_->can_be_cut);
+  f.can_be_cut = call.after != After::None && (frame_ == nullptr || frame_->can_be_cut);
   *f.view.n_slots_used = -1;   // as in CPython's own loop: a collection must not read a moving stack
   const size_t n = static_cast<size_t>(f.code->n_slots + f.code->n_stack) + 1;
   if (src_buffers_.size() <= depth_) src_buffers_.resize(depth_ + 16);
@@ -90,13 +90,15 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   frame_ = &f;
   depth_++;
   try {
-    if (call.resumed != nullptr) {
-      std::fill(f.src, f.src + n, kNoSource);
-      enter_resumed(f, call);
-    } else if (generator != nullptr) {
+    if (generator != nullptr) {
       Fresh* record = prov.find_fresh(generator);
       f.src = record->slots.data();
       f.function = record->function;
+    }
+    if (call.resumed != nullptr) {
+      if (generator == nullptr) std::fill(f.src, f.src + n, kNoSource);
+      enter_resumed(f, call);
+    } else if (generator != nullptr) {
       if (!throwing) f.src[f.sp - f.slots - 1] = call.sent;
     } else {
       std::fill(f.src, f.src + n, kNoSource);
@@ -119,7 +121,12 @@ PyObject* Executor::run_frame(NativeFrame* native, bool throwing) {
   f.sync();
   link.reset();
   recursion.reset();
-  return f.suspended ? result : leave_frame(native, result);
+  if (f.suspended) return result;
+  // An exception, which lives until the trace ends, must not keep what the frames of its traceback held.
+  if (frame_object(native)) {
+    for (int i = 0; i < f.code->n_slots; i++) Ref::steal(std::exchange(f.slots[i], nullptr));
+  }
+  return leave_frame(native, result);
 }
 
 bool Executor::owns(PyObject* generator) {
@@ -150,6 +157,7 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
     if (!handle_error(f, false)) return nullptr;
   }
   for (;;) {
+    if (!suspended_generators_.empty()) [[unlikely]] close_dropped_generators();
     const Insn& insn = insns[f.pc];
     f.view.run(insn.native);
     f.started = ++n_instructions;
@@ -205,6 +213,7 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
       }
       case Op::JumpIfFalseOrPop:
       case Op::JumpIfTrueOrPop: {
+        Opcodes::expect_result(*this, f, 0, After::Branch);
         const int t = truth(f.top());
         if (t < 0) break;
         if ((t == 1) == (insn.op == Op::JumpIfTrueOrPop)) {
@@ -264,10 +273,11 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
         f.sync();
         f.view.stand_before(insn.native + 1);
         suspend_generator(f.native, insn.arg != 0);
+        note_suspended(generator_of_frame(f.native));
         return v.ref.release();
       }
       case Op::CleanupThrow:
-        if (Opcodes::cleanup_throw(f)) {
+        if (Opcodes::cleanup_throw(*this, f)) {
           f.pc++;
           continue;
         }
@@ -277,6 +287,11 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
         Opcodes::reraise(*this, f, insn);
         if (!handle_error(f, true)) return nullptr;
         continue;
+      case Op::RaiseVarargs: {
+        const bool again = Opcodes::raise(*this, f, insn.arg);
+        if (!handle_error(f, again)) return nullptr;
+        continue;
+      }
       default:
         if (step(f, insn)) [[likely]] {
           f.pc++;
@@ -298,15 +313,17 @@ bool Executor::step(Frame& f, const Insn& insn) {
       std::swap(f.src[f.sp - 1 - f.slots], f.src[f.sp - arg - f.slots]);
       return true;
     }
-    case Op::UnaryNot: Opcodes::expect_result(*this, f, 1, After::Again); [[fallthrough]];
-    case Op::UnaryPositive: case Op::UnaryNegative: case Op::UnaryInvert:
+    case Op::UnaryNot: case Op::UnaryPositive: case Op::UnaryNegative: case Op::UnaryInvert:
+      Opcodes::expect_result(*this, f, 1, insn.op == Op::UnaryNot ? After::Again : After::Push);
       return Opcodes::replace(f, 1, unary(insn.op, f.top()));
-    case Op::BinaryOp: return Opcodes::replace(f, 2, binary(arg, f.top(2), f.top()));
+    case Op::BinaryOp:
+      Opcodes::expect_result(*this, f, 0, After::Forward);
+      return Opcodes::replace(f, 2, binary(arg, f.top(2), f.top()));
     case Op::BinarySubscr: Opcodes::expect_result(*this, f, 2); return Opcodes::replace(f, 2, subscript(f.top(2), f.top()));
     case Op::ToBool: Opcodes::expect_result(*this, f, 1, After::Again); return Opcodes::to_bool(*this, f);
-    case Op::CompareOp: return Opcodes::compare(*this, f, arg);
-    case Op::BinarySlice: return Opcodes::binary_slice(*this, f);
-    case Op::StoreSlice: return Opcodes::store_slice(*this, f);
+    case Op::CompareOp: Opcodes::expect_result(*this, f, 0, After::Forward); return Opcodes::compare(*this, f, arg);
+    case Op::BinarySlice: Opcodes::expect_result(*this, f, 3); return Opcodes::binary_slice(*this, f);
+    case Op::StoreSlice: Opcodes::expect_result(*this, f, 4, After::Drop); return Opcodes::store_slice(*this, f);
     case Op::StoreSubscr:
       Opcodes::expect_result(*this, f, 3, After::Drop);
       if (!set_subscript(f.top(2), f.top(1), f.top(3))) return false;
@@ -343,7 +360,9 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::StoreDeref: return Opcodes::store_deref(*this, f, arg);
     case Op::DeleteDeref: fail("deletion of a captured variable");
     case Op::CopyFreeVars: return Opcodes::copy_free_vars(*this, f, arg);
-    case Op::LoadAttr: Opcodes::expect_result(*this, f, 1); return Opcodes::replace(f, 1, get_attribute(f.top(), f.name(arg)));
+    case Op::LoadAttr:
+      Opcodes::expect_result(*this, f, 0, After::Attribute);
+      return Opcodes::replace(f, 1, get_attribute(f.top(), f.name(arg)));
     case Op::LoadMethod: return Opcodes::load_method(*this, f, f.name(arg));
     case Op::LoadSuperAttr: return Opcodes::load_super_attr(*this, f, arg);
     case Op::StoreAttr:
@@ -379,7 +398,9 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::ListToTuple: return Opcodes::list_to_tuple(*this, f);
     case Op::UnpackSequence: return Opcodes::unpack(*this, f, arg, -1);
     case Op::UnpackEx: return Opcodes::unpack(*this, f, arg & 0xff, static_cast<int64_t>(arg >> 8));
-    case Op::GetIter: return Opcodes::replace(f, 1, iterate(f.top()));
+    case Op::GetIter:
+      Opcodes::expect_result(*this, f, 1, After::Iterator);
+      return Opcodes::replace(f, 1, iterate(f.top()));
     case Op::GetYieldFromIter:
       return PyGen_CheckExact(f.top().object) ? true : Opcodes::replace(f, 1, iterate(f.top()));
     case Op::GetLen: {
@@ -402,8 +423,7 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::LoadAssertionError: return f.push(Owned::borrow(PyExc_AssertionError)), true;
     case Op::ImportName: return Opcodes::import_name(*this, f, arg);
     case Op::ImportFrom: return Opcodes::import_from(*this, f, arg);
-    case Op::RaiseVarargs: return Opcodes::raise(*this, f, arg);
-    case Op::PushExcInfo: return Opcodes::push_exc_info(f);
+    case Op::PushExcInfo: return Opcodes::push_exc_info(*this, f);
     case Op::PopExcept: return Opcodes::pop_except(f);
     case Op::CheckExcMatch: return Opcodes::check_exc_match(*this, f);
     case Op::BeforeWith: return Opcodes::before_with(*this, f);
@@ -425,7 +445,7 @@ bool Executor::step(Frame& f, const Insn& insn) {
     case Op::StoreFastStoreFast: case Op::ReturnConst: case Op::CleanupThrow: case Op::LoadConst: case Op::PopTop: case Op::PushNull: case Op::Jump:
     case Op::PopJumpIfFalse: case Op::PopJumpIfTrue: case Op::PopJumpIfNone: case Op::PopJumpIfNotNone:
     case Op::JumpIfFalseOrPop: case Op::JumpIfTrueOrPop: case Op::ForIter: case Op::Send: case Op::ReturnValue:
-    case Op::YieldValue: case Op::Reraise:
+    case Op::YieldValue: case Op::Reraise: case Op::RaiseVarargs:
       break;   // in interpret()
   }
   CHECK(false, op_name(insn.op));

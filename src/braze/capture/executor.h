@@ -88,6 +88,8 @@ struct EntryFrame {
   FramePoint at;
   Value function;
   std::vector<Value> slots;
+  Value handled;          // where `at` says so
+  Value generator;        // of a generator's frame: the one that stands for it
 };
 
 // A frame at which the trace ended.
@@ -95,6 +97,8 @@ struct CutFrame {
   FramePoint at;
   Owned function;
   std::vector<Owned> slots;
+  Owned handled;          // where `at` says so
+  Owned generator;        // whose frame it is
   uint64_t started = 0;   // the number of the instruction that it is in
 };
 
@@ -103,6 +107,9 @@ struct Method {
   Owned function;
   Owned self;
 };
+
+// Of a suspended generator, which then runs on when it is closed.
+bool has_handler_where_it_stands(PyObject* generator);
 
 class Executor final : public FrameRunner {
  public:
@@ -113,7 +120,7 @@ class Executor final : public FrameRunner {
 
   // --- the call, or frames that were cut (cut.cpp). What comes back is the result of the outermost frame.
   Owned call_outermost(Value callable, const Arguments& arguments);
-  Owned resume(const std::vector<EntryFrame>& frames, size_t i = 0);
+  Owned resume(const std::vector<EntryFrame>& frames);
   // Ends the trace, by an abort, before the instruction of this number; 1 is the first.
   void cut_at(uint64_t instruction) { cut_at_ = instruction; }
   // Where it ended so, outermost first; empty if it did not.
@@ -161,6 +168,8 @@ class Executor final : public FrameRunner {
   bool set_attribute(Value object, PyObject* name, Value value);      // value.object == nullptr: delete
   bool generic_set_attribute(Value object, PyObject* name, Value value);
   bool set_class_attribute(Value object, PyObject* name, Value value);
+  bool set_module_attribute(Value module, PyObject* name, Value value);
+  Value module_globals(Value module);
   // descriptor.__get__(object, type)
   Owned bind(Value descriptor, Value object, PyTypeObject* type, PyObject* name);
   // The value in an object's own storage, or empty.
@@ -169,8 +178,11 @@ class Executor final : public FrameRunner {
 
   // --- operators (operators.cpp, subscripts.cpp, text.cpp)
   Owned binary(uint32_t op, Value a, Value b);
+  // Asks the operands' methods after the one of `from`.
+  Owned python_operator(uint32_t op, Value a, Value b, After from = After::None);
   Owned unary(Op op, Value v);
   Owned compare(int op, Value a, Value b);
+  Owned python_comparison(int op, Value a, Value b, After from = After::None);
   int is_same(Value a, Value b);
   int truth(Value v);                    // -1: error
   int contains(Value container, Value item);
@@ -186,8 +198,12 @@ class Executor final : public FrameRunner {
   // --- iteration (iteration.cpp)
   Owned iterate(Value v);
   Owned next(Value iterator);            // empty without an error: the end
-  // Sends into a generator; `finished`: the value is what it returned.
+  // Sends into a generator; `finished`: the value is what it returned. Its frame may be cut if a result is expected.
   Owned send(Value generator, Value sent, bool& finished);
+  // Closes the suspended generators that the program holds no more, as CPython does when it frees them.
+  void close_dropped_generators();
+  void note_suspended(PyObject* generator);
+  const std::vector<PyObject*>& suspended_generators() const { return suspended_generators_; }
   // throw() and close() of a generator of the trace: CPython resumes it, its frame comes to us.
   Owned resume_natively(PyObject* callable, const Arguments& arguments);
   template <class F>
@@ -200,6 +216,12 @@ class Executor final : public FrameRunner {
       if (!f(item.get())) return false;
     }
   }
+
+  // --- handled exceptions (opcodes_exceptions.cpp)
+  Value handled();                       // by the running frame's own thread or generator; or None
+  Value exception_to_reraise();          // by `raise` without an argument; or None
+  void require_fresh_exception(Value exception);
+  Owned traceback_of(Value exception);   // or None
 
   // --- symbolic numbers (symbolic.cpp)
   bool has_symbolic(PyObject* object, int depth = 0);   // itself, or in a tuple
@@ -268,8 +290,10 @@ class Executor final : public FrameRunner {
     size_t index = 0;        // in `resumed`
   };
 
+  void note_handled_at_start();
+  Owned resume(const std::vector<EntryFrame>& frames, size_t i, bool& ended);
   void enter_resumed(Frame& f, const PendingCall& call);
-  void go_on(Frame& f, After after, Owned result);
+  void go_on(Frame& f, After after, Owned result, bool ended);
   [[noreturn]] void cut(Frame& f);
   void note_transform();
 
@@ -305,6 +329,9 @@ class Executor final : public FrameRunner {
   uint64_t transform_position_ = 0, first_transform_ = 0, first_hook_ = 0;
   bool has_changing_numbers_ = false;
   std::vector<CutFrame> cut_;
+  std::vector<PyObject*> suspended_generators_;
+  // What the caller handles.
+  const _PyErr_StackItem* place_at_start_ = nullptr;
   PyObject* handled_at_start_ = nullptr;
 };
 

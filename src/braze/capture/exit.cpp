@@ -2,6 +2,8 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+
 #include "braze/capture/differentiation.h"
 #include "braze/capture/guard_load.h"
 #include "braze/capture/guard_object.h"
@@ -23,8 +25,10 @@ void ExitBuilder::refuse(PyObject* object, const std::string& reason) {
 void ExitBuilder::frames(const std::vector<CutFrame>& frames) {
   for (const CutFrame& frame : frames) {
     try {
-      recipe_.add_root(slot(frame.function.get()));
+      recipe_.add_root(slot((frame.generator ? frame.generator : frame.function).get()));
+      if (frame.generator) continue;   // it has its slots
       for (const Owned& v : frame.slots) recipe_.add_root(v ? slot(v.get()) : -1);
+      if (frame.handled) recipe_.add_root(slot(frame.handled.get()));
     } catch (Abort& abort) {
       // The call of this frame can be left to CPython as a whole.
       if (abort.position == 0 && &frame != &frames.front()) abort.position = (&frame - 1)->started;
@@ -138,6 +142,7 @@ int32_t ExitBuilder::build(Value v) {
                                 slot({m->im_self, x_.prov.recall(o, m->im_self)})};
     return add(RecipeOp::NewMethod, 0, operands);
   }
+  if (PyTraceBack_Check(o)) return traceback(o);
   if (!x_.prov.is_fresh(o)) refuse(o, std::string("an object of unknown origin in the result (") + Py_TYPE(o)->tp_name + ")");
   if (PyCell_Check(o)) {
     slots_[o] = add(RecipeOp::NewCell) + 1;
@@ -179,6 +184,7 @@ int32_t ExitBuilder::build(Value v) {
                             add(RecipeOp::Constant, 0, {}, maxlen.get())};
     return add(RecipeOp::Call, 0, call);
   }
+  if (PyGen_CheckExact(o)) return fresh_generator(o);
   if (PyIter_Check(o) && native_base(Py_TYPE(o)) != &PyBaseObject_Type) return fresh_iterator(v);
   return fresh_instance(v);
 }
@@ -193,34 +199,26 @@ int32_t ExitBuilder::fresh_instance(Value v) {
   const bool exception = PyExceptionInstance_Check(o);
   if (type == reinterpret_cast<PyTypeObject*>(polyfill("HookHandle").get())) refuse(o, "the handle of a hook in the result");
   const bool defaultdict = PyUnicode_CompareWithASCIIString(interned("collections.defaultdict"), base->tp_name) == 0;
-  if (!dict && !list && base != &PyBaseObject_Type) {
-    refuse(o, std::string("an object of the native type ") + (exception ? "exception" : base->tp_name) + " in the result");
+  if (!dict && !list && !exception && base != &PyBaseObject_Type) {
+    refuse(o, std::string("an object of the native type ") + base->tp_name + " in the result");
   }
-  const int32_t made = PyDict_CheckExact(o) ? add(RecipeOp::NewDict)
-                                            : add(RecipeOp::NewInstance, 0, {}, reinterpret_cast<PyObject*>(type));
+  const int32_t made = exception                ? fresh_exception(o)
+                       : PyDict_CheckExact(o) ? add(RecipeOp::NewDict)
+                                              : add(RecipeOp::NewInstance, 0, {}, reinterpret_cast<PyObject*>(type));
   slots_[o] = made + 1;
   if (defaultdict) {
     const Ref factory = Ref::steal(PyObject_GetAttr(o, interned("default_factory")));
     const int32_t operand[] = {slot({factory.get(), x_.prov.recall(o, factory.get())})};
     add(RecipeOp::SetAttr, made, operand, interned("default_factory"));
   }
-  const auto part = [&](PyObject* object) {
-    Value value{object, x_.prov.recall(o, object)};
-    x_.prov.use_constant(value);
-    if (x_.prov.category(object) == Category::Constant) value.src = kNoSource;
-    return slot(value);
-  };
   if (list) {
     std::vector<int32_t> operands;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); i++) operands.push_back(part(PyList_GET_ITEM(o, i)));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); i++) operands.push_back(part(o, PyList_GET_ITEM(o, i)));
     if (!operands.empty()) add(RecipeOp::Append, made, operands);
   }
   if (dict) {
     std::vector<int32_t> operands;
-    const Ref keys = Ref::steal(PyODict_Check(o) ? PyObject_CallMethodObjArgs(reinterpret_cast<PyObject*>(&PyODict_Type),
-                                                                            interned("keys"), o, nullptr)
-                                                 : PyDict_Keys(o));
-    const Ref list_of_keys = keys ? Ref::steal(PySequence_List(keys.get())) : Ref();
+    const Ref list_of_keys = storage_keys(o);
     if (!list_of_keys) {
       PyErr_Clear();
       x_.fail("a dict whose keys can't be listed");
@@ -229,8 +227,8 @@ int32_t ExitBuilder::fresh_instance(Value v) {
       PyObject* key = PyList_GET_ITEM(list_of_keys.get(), i);
       PyObject* value = PyDict_GetItemWithError(o, key);
       if (value == nullptr) x_.fail("a dict that changed while it was read");
-      operands.push_back(part(key));
-      operands.push_back(part(value));
+      operands.push_back(part(o, key));
+      operands.push_back(part(o, value));
     }
     if (!operands.empty()) add(RecipeOp::DictUpdate, made, operands);
   }
@@ -240,7 +238,7 @@ int32_t ExitBuilder::fresh_instance(Value v) {
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t position = 0;
     while (PyDict_Next(attributes.get(), &position, &key, &value)) {
-      const int32_t operand[] = {part(value)};
+      const int32_t operand[] = {part(o, value)};
       add(RecipeOp::SetAttr, made, operand, key);
     }
   }
@@ -258,11 +256,80 @@ int32_t ExitBuilder::fresh_instance(Value v) {
       const Ref value = Ref::steal(Py_TYPE(member)->tp_descr_get(member, o, reinterpret_cast<PyObject*>(type)));
       PyErr_Clear();
       if (!value) continue;
-      const int32_t operand[] = {part(value.get())};
+      const int32_t operand[] = {part(o, value.get())};
       add(RecipeOp::SetAttr, made, operand, key);
     }
   }
+  if (exception) fill_exception(o, made);
   return made;
+}
+
+// Made from its arguments as by BaseException.__new__.
+int32_t ExitBuilder::fresh_exception(PyObject* o) {
+  const Ref arguments = Ref::steal(PyObject_GetAttrString(o, "args"));
+  if (!arguments || !PyTuple_Check(arguments.get())) PyErr_Clear(), refuse(o, "an exception without arguments in the result");
+  std::vector<int32_t> operands;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments.get()); i++) {
+    PyObject* const item = PyTuple_GET_ITEM(arguments.get(), i);
+    const bool known = x_.prov.recall(arguments.get(), item) != kNoSource;
+    operands.push_back(part(known ? arguments.get() : o, item));
+  }
+  return add(RecipeOp::NewInstance, 0, operands, reinterpret_cast<PyObject*>(Py_TYPE(o)));
+}
+
+// What else its native class holds, where it was raised, and what it was raised from.
+void ExitBuilder::fill_exception(PyObject* o, int32_t made) {
+  const auto set = [&](PyObject* name, PyObject* value) {
+    const int32_t operand[] = {part(o, value)};
+    add(RecipeOp::SetAttr, made, operand, name);
+  };
+  static PyObject* const suppress = interned("__suppress_context__");
+  PyObject* const mro = Py_TYPE(o)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
+    auto* const type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (is_python_class(type)) continue;
+    PyObject *key = nullptr, *member = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(type_dict(type), &position, &key, &member)) {
+      if (Py_TYPE(member) != &PyMemberDescr_Type || PyUnicode_Compare(key, suppress) == 0) continue;
+      if ((reinterpret_cast<PyMemberDescrObject*>(member)->d_member->flags & READONLY) != 0) continue;   // from arguments
+      const Ref value = Ref::steal(Py_TYPE(member)->tp_descr_get(member, o, reinterpret_cast<PyObject*>(type)));
+      PyErr_Clear();
+      if (value && value.get() != Py_None) set(key, value.get());
+    }
+  }
+  const Ref cause = Ref::steal(PyException_GetCause(o));
+  if (cause) set(interned("__cause__"), cause.get());   // also suppresses the context
+  if (const Ref context = Ref::steal(PyException_GetContext(o))) set(interned("__context__"), context.get());
+  const bool suppressed = reinterpret_cast<PyBaseExceptionObject*>(o)->suppress_context != 0;
+  if (cause ? !suppressed : suppressed) set(suppress, suppressed ? Py_True : Py_False);
+  if (const Ref rows = Ref::steal(PyException_GetTraceback(o))) set(interned("__traceback__"), rows.get());
+}
+
+// Rows of frames that the trace ran, in front of what stood there before.
+int32_t ExitBuilder::traceback(PyObject* o) {
+  auto* const row = reinterpret_cast<PyTracebackObject*>(o);
+  int32_t next = -1;
+  if (row->tb_next != nullptr) {
+    auto* const inner = reinterpret_cast<PyObject*>(row->tb_next);
+    next = slot({inner, x_.prov.recall(inner, inner)});
+  }
+  const Ref code = Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(row->tb_frame)));
+  const Ref globals = Ref::steal(PyFrame_GetGlobals(row->tb_frame));
+  PyObject* const name = PyDict_GetItemString(globals.get(), "__name__");
+  const Ref line = Ref::steal(PyObject_GetAttrString(o, "tb_lineno"));
+  const Ref info = Ref::steal(
+      Py_BuildValue("(OOiO)", code.get(), name == nullptr ? Py_None : name, row->tb_lasti, line.get()));
+  if (!info) PyErr_Clear(), refuse(o, "a traceback in the result");
+  return add(RecipeOp::NewTraceback, 0, {&next, 1}, info.get());
+}
+
+// What a fresh object holds.
+int32_t ExitBuilder::part(PyObject* owner, PyObject* object) {
+  Value value{object, x_.prov.recall(owner, object)};
+  x_.prov.use_constant(value);
+  if (x_.prov.category(object) == Category::Constant) value.src = kNoSource;
+  return slot(value);
 }
 
 // Iterators are made anew from what they iterate over, and brought to their position. Copies would share or lose it.
@@ -316,6 +383,49 @@ int32_t ExitBuilder::fresh_iterator(Value v) {
   }
   const int32_t call[] = {iter, add(RecipeOp::Constant, 0, {}, PyTuple_GET_ITEM(PyTuple_GET_ITEM(reduced.get(), 1), 0))};
   return advance_to(add(RecipeOp::Call, 0, call), PyLong_AsLongLong(PyTuple_GET_ITEM(reduced.get(), 2)));
+}
+
+// A generator is made anew by its function and put where the other one stands; one that runs, before the instruction at
+// which its frame was cut.
+int32_t ExitBuilder::fresh_generator(PyObject* o) {
+  const Fresh* const record = x_.prov.find_fresh(o);
+  if (record->slots.empty()) refuse(o, "a generator of unknown origin in the result");
+  const Value function = record->function;
+  const std::vector<Src>& srcs = record->slots;
+  const FrameView v = view(frame_of_generator(o));
+  std::vector<Value> slots;
+  GeneratorState state = generator_state(o);
+  Value handled{state.handled, kNoSource};
+  if (state.handled != nullptr) handled.src = x_.prov.recall(state.handled, state.handled);
+  const auto running = std::find_if(x_.cut_frames().begin(), x_.cut_frames().end(),
+                                    [&](const CutFrame& frame) { return frame.generator.ref.get() == o; });
+  if (running != x_.cut_frames().end()) {
+    const FramePoint& at = running->at;
+    state = {GeneratorState::Kind::Suspended, at.code->insns[at.pc].start - int64_t{kPositionLag}, nullptr};
+    handled = running->handled.get();
+    for (const Owned& slot : running->slots) slots.push_back(slot.get());
+  } else {
+    if (state.kind == GeneratorState::Kind::Running) refuse(o, "a generator that runs in the result");
+    const int n = state.kind == GeneratorState::Kind::Ended ? 0 : *v.n_slots_used;
+    for (int i = 0; i < n; i++) slots.push_back({v.slots[i], srcs[static_cast<size_t>(i)]});
+  }
+  PyObject* const code = running != x_.cut_frames().end() ? reinterpret_cast<PyObject*>(running->at.code->object)
+                         : state.kind == GeneratorState::Kind::Ended ? PyFunction_GET_CODE(function.object)
+                                                                      : reinterpret_cast<PyObject*>(v.code);
+  const int32_t operand[] = {slot(function)};
+  const int32_t made = add(RecipeOp::NewGenerator, 0, operand, code);
+  slots_[o] = made + 1;
+  if (state.kind == GeneratorState::Kind::Ended) {
+    const int32_t owner[] = {made};
+    const int32_t close[] = {add(RecipeOp::GetAttr, 0, owner, interned("close"))};
+    add(RecipeOp::Call, 0, close);
+    return made;
+  }
+  std::vector<int32_t> operands{handled.object == nullptr ? -1 : slot(handled)};
+  for (const Value& value : slots) operands.push_back(value.object == nullptr ? -1 : slot(value));
+  const Ref where = Ref::steal(Py_BuildValue("(Li)", static_cast<long long>(state.position), static_cast<int>(state.kind)));
+  add(RecipeOp::SetGenerator, made, operands, where.get());
+  return made;
 }
 
 int32_t ExitBuilder::fresh_function(Value v) {
@@ -397,6 +507,17 @@ void ExitBuilder::side_effects() {
     std::vector<int32_t> operands{add(RecipeOp::Constant, 0, {}, e.callable.get())};
     for (const Owned& argument : e.arguments) operands.push_back(slot(argument.get()));
     add(RecipeOp::Call, 0, operands, e.kwnames.get());
+  }
+}
+
+void ExitBuilder::dropped_generators() {
+  for (PyObject* generator : x_.suspended_generators()) {
+    using Kind = GeneratorState::Kind;
+    const Kind kind = generator_state(generator).kind;
+    if (kind != Kind::Suspended && kind != Kind::Delegating) continue;
+    if (slots_.find(generator) == nullptr && has_handler_where_it_stands(generator)) {
+      refuse(generator, "a generator that is dropped with other objects, and then runs on");
+    }
   }
 }
 

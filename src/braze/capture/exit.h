@@ -19,6 +19,8 @@ class ExitBuilder {
   // tried instead.
   void frames(const std::vector<CutFrame>& frames);
   void side_effects();
+  // Aborts if a generator would run on when it is dropped with what the trace made and the exit does not rebuild.
+  void dropped_generators();
   void calls(const std::vector<TraceSession::ModeCall>& calls);
   // Traced tensors that the graph must return, in the order of the recipe's Output instructions.
   std::span<PyObject* const> outputs() const { return outputs_; }
@@ -28,8 +30,13 @@ class ExitBuilder {
   int32_t slot(Value v);
   int32_t build(Value v);
   int32_t fresh_instance(Value v);
+  int32_t fresh_exception(PyObject* exception);   // made; not yet filled
+  void fill_exception(PyObject* exception, int32_t made);
+  int32_t traceback(PyObject* traceback);
+  int32_t part(PyObject* owner, PyObject* object);
   int32_t fresh_function(Value v);
   int32_t fresh_iterator(Value v);
+  int32_t fresh_generator(PyObject* generator);
   // Aborts, with the place where the object was made.
   [[noreturn]] void refuse(PyObject* object, const std::string& reason);
   int32_t add(RecipeOp op, int32_t a = 0, std::span<const int32_t> operands = {}, PyObject* object = nullptr) {

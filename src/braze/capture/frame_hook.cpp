@@ -1,5 +1,6 @@
 #include "braze/capture/frame_hook.h"
 
+#include <frameobject.h>
 #include <opcode.h>
 
 #include <vector>
@@ -32,13 +33,15 @@ struct Starting {
   bool collecting = false;
 };
 thread_local Starting starting;
+thread_local Ref top_of_full_stack;   // of a generator that is being resumed
 
-// Undoes what start_frame() changed; the GIL was held since.
+// Undoes what the start of a frame changed; the GIL was held since.
 void enter_started_frame(PyInterpreterState* interpreter) {
-  if (starting.function == nullptr) return;
-  starting.function->func_code = starting.code;
-  if (starting.collecting) PyGC_Enable();
-  starting = {};
+  if (starting.function != nullptr) {
+    starting.function->func_code = starting.code;
+    if (starting.collecting) PyGC_Enable();
+    starting = {};
+  }
   if (restored_when_entered == nullptr) return;
   _PyInterpreterState_SetEvalFrameFunc(interpreter, std::exchange(restored_when_entered, nullptr));
 }
@@ -90,8 +93,26 @@ bool disarm() {
 
 uint64_t frames_run_natively() { return natively; }
 
-PyObject* start_frame(PyObject* object, PyCodeObject* code, FrameRunner* runner) {
-  auto* function = reinterpret_cast<PyFunctionObject*>(object);
+namespace {
+
+// The hook stands at least until the next frame is entered, which goes to `runner`.
+void await_frame(PyInterpreterState* interpreter, FrameRunner* runner) {
+  const _PyFrameEvalFunction before = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+  if (before != evaluate) {
+    restored_when_entered = before;
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+  }
+  armed = runner;
+}
+
+void stop_waiting(PyInterpreterState* interpreter) {
+  if (armed == nullptr) return;   // the frame came to be
+  armed = nullptr;
+  enter_started_frame(interpreter);
+}
+
+// Calls the function, which then has this code, with dummies.
+PyObject* call_with_dummies(PyObject* function, const PyCodeObject* code) {
   const int64_t n = code->co_argcount, n_keywords = code->co_kwonlyargcount;
   std::vector<PyObject*> dummies(static_cast<size_t>(n + n_keywords) + 1, Py_None);
   Ref names;
@@ -99,24 +120,53 @@ PyObject* start_frame(PyObject* object, PyCodeObject* code, FrameRunner* runner)
     names = Ref::steal(PyTuple_GetSlice(code->co_localsplusnames, n, n + n_keywords));
     if (!names) return nullptr;
   }
-  PyInterpreterState* const interpreter = PyInterpreterState_Get();
-  const _PyFrameEvalFunction before = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-  if (before != evaluate) {
-    restored_when_entered = before;
-    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
-  }
-  armed = runner;
-  // The frame belongs to the code that the function had when the frame was cut.
-  PyObject* const now = function->func_code;
+  return call_function_object(function, dummies.data(), static_cast<size_t>(n), names.get());
+}
+
+// The frame belongs to the code that the function had when the frame was cut. Until then no collection may run
+// finalizers, whose frames are not the one that is waited for.
+void give_code(PyFunctionObject* function, PyCodeObject* code) {
+  starting = {function, function->func_code, PyGC_Disable() != 0};
   function->func_code = reinterpret_cast<PyObject*>(code);
-  // A collection would run finalizers, whose frames are not the one that is waited for.
-  starting = {function, now, PyGC_Disable() != 0};
-  PyObject* result = call_function_object(object, dummies.data(), static_cast<size_t>(n), names.get());
-  if (armed != nullptr) {   // no frame came to be
-    armed = nullptr;
-    enter_started_frame(interpreter);
-  }
+}
+
+}  // namespace
+
+PyObject* start_frame(PyObject* object, PyCodeObject* code, FrameRunner* runner) {
+  PyInterpreterState* const interpreter = PyInterpreterState_Get();
+  give_code(reinterpret_cast<PyFunctionObject*>(object), code);
+  await_frame(interpreter, runner);
+  PyObject* const result = call_with_dummies(object, code);
+  stop_waiting(interpreter);
   return result;
+}
+
+PyObject* new_generator(PyObject* function, PyCodeObject* code) {
+  give_code(reinterpret_cast<PyFunctionObject*>(function), code);
+  PyObject* const made = call_with_dummies(function, code);
+  enter_started_frame(PyInterpreterState_Get());
+  return made;
+}
+
+PySendResult resume_generator(PyObject* generator, PyObject*& result) {
+  const FrameView v = view(frame_of_generator(generator));
+  if (*v.n_slots_used == v.code->co_nlocalsplus + v.code->co_stacksize) {
+    top_of_full_stack = Ref::steal(std::exchange(v.slots[--*v.n_slots_used], nullptr));
+  }
+  return PyIter_Send(generator, Py_None, &result);
+}
+
+PySendResult resume_generator(PyObject* generator, FrameRunner* runner, PyObject*& result) {
+  PyInterpreterState* const interpreter = PyInterpreterState_Get();
+  await_frame(interpreter, runner);
+  const PySendResult outcome = resume_generator(generator, result);
+  stop_waiting(interpreter);
+  return outcome;
+}
+
+void take_sent(const FrameView& v) {
+  Ref::steal(std::exchange(v.slots[--*v.n_slots_used], nullptr));
+  if (top_of_full_stack) v.slots[(*v.n_slots_used)++] = top_of_full_stack.release();
 }
 
 PyObject* hand_over(NativeFrame* frame) { return _PyEval_EvalFrameDefault(PyThreadState_Get(), frame, 0); }
@@ -203,6 +253,57 @@ void forget_generator(PyObject* object) {
   for (int i = 0; i < used; i++) Ref::steal(std::exchange(v.slots[i], nullptr));
   v.stand_before(0);
   generator->gi_frame_state = FRAME_CREATED;
+}
+
+Ref frame_object(NativeFrame* frame) { return Ref::borrow(reinterpret_cast<PyObject*>(frame->frame_obj)); }
+
+void forget_variables(PyObject* object) {
+  *view(reinterpret_cast<PyFrameObject*>(object)->f_frame).n_slots_used = 0;
+}
+
+Ref new_traceback(PyObject* row, PyObject* next) {
+  auto* const code = reinterpret_cast<PyCodeObject*>(PyTuple_GET_ITEM(row, 0));
+  const Ref globals = Ref::steal(PyDict_New());
+  if (!globals || PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins()) < 0 ||
+      PyDict_SetItemString(globals.get(), "__name__", PyTuple_GET_ITEM(row, 1)) < 0) {
+    return {};
+  }
+  PyFrameObject* const frame = PyFrame_New(PyThreadState_Get(), code, globals.get(), nullptr);
+  const Ref held = Ref::steal(reinterpret_cast<PyObject*>(frame));
+  if (!held) return {};
+  // It stands where the error was raised, without variables.
+  const FrameView v = view(frame->f_frame);
+  v.run(static_cast<uint32_t>(PyLong_AsLong(PyTuple_GET_ITEM(row, 2)) / 2));
+  *v.n_slots_used = 0;
+  return Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyTraceBack_Type), next == nullptr ? Py_None : next,
+                                                 held.get(), PyTuple_GET_ITEM(row, 2), PyTuple_GET_ITEM(row, 3), nullptr));
+}
+
+GeneratorState generator_state(PyObject* object) {
+  auto* const generator = reinterpret_cast<PyGenObject*>(object);
+  using Kind = GeneratorState::Kind;
+  const int state = generator->gi_frame_state;
+  if (state > FRAME_EXECUTING) return {};
+  const Kind kind = state == FRAME_EXECUTING ? Kind::Running
+                    : state == FRAME_CREATED ? Kind::Created
+                    : state == cpython::kDelegating ? Kind::Delegating : Kind::Suspended;
+  PyObject* const handled = generator->gi_exc_state.exc_value;
+  return {kind, view(frame_of_generator(object)).running(), handled == Py_None ? nullptr : handled};
+}
+
+void set_generator(PyObject* object, const GeneratorState& state, PyObject* const* slots, size_t n) {
+  auto* const generator = reinterpret_cast<PyGenObject*>(object);
+  const FrameView v = view(frame_of_generator(object));
+  const int used = *v.n_slots_used;
+  *v.n_slots_used = 0;
+  for (int i = 0; i < used; i++) Ref::steal(std::exchange(v.slots[i], nullptr));   // dummies
+  for (size_t i = 0; i < n; i++) v.slots[i] = Ref::borrow(slots[i]).release();
+  *v.n_slots_used = static_cast<int>(n);
+  *v.position = v.first_instruction + state.position;
+  Ref::steal(std::exchange(generator->gi_exc_state.exc_value, Ref::borrow(state.handled).release()));
+  using Kind = GeneratorState::Kind;
+  if (state.kind == Kind::Created) return;
+  generator->gi_frame_state = static_cast<int8_t>(state.kind == Kind::Delegating ? cpython::kDelegating : FRAME_SUSPENDED);
 }
 
 void add_traceback() {

@@ -46,6 +46,12 @@ bool disarm();
 // Starts a frame of the function, to run `code`, that goes to `runner` before its first instruction; the runner
 // overwrites it, so no arguments are bound. Where no HookScope stands, the hook does only until then.
 PyObject* start_frame(PyObject* function, PyCodeObject* code, FrameRunner* runner);
+// A generator as a call of the function would make it, with `code`; its variables are dummies, to be overwritten by
+// set_generator(). New reference, or nullptr with an error set.
+PyObject* new_generator(PyObject* function, PyCodeObject* code);
+// Sends None into a generator that stands at any instruction; its frame goes to `runner`, or to the one that owns it.
+PySendResult resume_generator(PyObject* generator, FrameRunner* runner, PyObject*& result);
+PySendResult resume_generator(PyObject* generator, PyObject*& result);
 // CPython's own loop takes the frame over, at its next instruction.
 PyObject* hand_over(NativeFrame* frame);
 // Ends a frame and drops its stack: what a runner returns then. nullptr: with the error that is set.
@@ -71,6 +77,10 @@ struct FrameView {
   int64_t next() const { return running() + kPositionLag; }
 };
 FrameView view(NativeFrame* frame);
+
+// Takes what was sent from the stack of a frame that resume_generator() entered. Where the stack was full, its top had
+// to make room: it is given back.
+void take_sent(const FrameView& view);
 
 // An error that is not set for a while.
 struct Raised {
@@ -100,10 +110,26 @@ class FrameLink {
 void suspend_generator(NativeFrame* frame, bool delegating);
 // Drops a suspended generator's state, so that its finally clauses don't run when it is freed.
 void forget_generator(PyObject* generator);
+
+// A generator that does not run: where it stands, what it handles.
+struct GeneratorState {
+  enum class Kind : uint8_t { Created, Suspended, Delegating, Running, Ended } kind = Kind::Ended;
+  int64_t position = 0;            // as FrameView::running()
+  PyObject* handled = nullptr;     // borrowed
+};
+GeneratorState generator_state(PyObject* generator);
+// slots: borrowed, with nullptr where one holds nothing.
+void set_generator(PyObject* generator, const GeneratorState& state, PyObject* const* slots, size_t n);
 // The generator around a frame; nullptr for other frames.
 PyObject* generator_of_frame(NativeFrame* frame);
 // The frame inside a generator.
 NativeFrame* frame_of_generator(PyObject* generator);
+// The frame object that stands for the frame, if there is one.
+Ref frame_object(NativeFrame* frame);
+// Of a frame that has ended without variables: it has none to show.
+void forget_variables(PyObject* frame_object);
+// A row of a traceback in front of `next` (nullptr: the last), with a frame of its own that never ran; as RecipeOp::NewTraceback says.
+Ref new_traceback(PyObject* row, PyObject* next);
 // Adds the running frame to the traceback of the error that is set.
 void add_traceback();
 

@@ -94,6 +94,7 @@ void GuardCompiler::resolve(Src src) {
   switch (s.kind) {
     case SourceKind::None:
     case SourceKind::Callee:
+    case SourceKind::Handled:
     case SourceKind::Arg: node.place = Place::Root; break;
     case SourceKind::Constant:
       node.place = Place::Root;

@@ -96,6 +96,7 @@ void GuardCompiler::emit_load(Src src, Reg base) {
     case SourceKind::None: CHECK(false, "a guard on a value without a source"); break;
     case SourceKind::Callee: node.reg = load(GuardOp::Callee, 0); break;
     case SourceKind::Arg: node.reg = load(GuardOp::Arg, index); break;
+    case SourceKind::Handled: node.reg = load(GuardOp::Handled, index); break;
     case SourceKind::Constant: node.reg = constant_register(node.known); break;
     case SourceKind::ImportedModule: node.reg = load(GuardOp::ConstDictKey, constant(s.key.get())); break;
     case SourceKind::Global:

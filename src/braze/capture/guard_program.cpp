@@ -5,6 +5,7 @@
 #include "braze/capture/guard_constant.h"
 #include "braze/capture/guard_load.h"
 #include "braze/capture/guard_object.h"
+#include "braze/capture/handled.h"
 
 namespace braze::capture {
 
@@ -87,6 +88,7 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
     bool known = true;
     switch (insn.op) {
       case GuardOp::Callee: value = call.callee; break;
+      case GuardOp::Handled: value = handled_or_none(insn.b != 0); break;
       case GuardOp::Arg: value = insn.b < static_cast<uint64_t>(call.n_args) ? call.args[insn.b] : nullptr; break;
       case GuardOp::Global: value = load::global(reg[insn.a], constants[insn.b], insn.hint, known); break;
       case GuardOp::Closure: value = load::closure(reg[insn.a], insn.b); break;

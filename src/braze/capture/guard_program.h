@@ -19,6 +19,7 @@ namespace braze::capture {
 enum class GuardOp : uint8_t {
   // Loads. a: the base's register, b: a key (constant), a number, or an index.
   Callee, Arg,
+  Handled,        // b: 1: also in the frames around the caller's generator
   Global,         // a: function, b: key
   Closure, ClosureCell, FuncDefaults, FuncKwDefaults, FuncCode,
   Attr,           // b: key

@@ -1,6 +1,7 @@
 // iter() and next(): real iterators, with the place that each item came from beside them.
 #include "braze/capture/executor.h"
 #include "braze/capture/natives.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
@@ -22,7 +23,7 @@ Owned iterate_dict(Executor& x, PyObject* iterator, Iteration::Kind kind, Value 
   if (!it) return {};
   if (!x.prov.has_origin(dict)) x.fail("a dict of unknown origin");
   x.prov.use_keys(dict);
-  const Ref keys = Ref::steal(PyODict_Check(dict.object) ? PyMapping_Keys(dict.object) : PyDict_Keys(dict.object));
+  const Ref keys = storage_keys(dict.object);
   if (!keys) return {};
   return with_iteration(x, Ref(it).release(), kind, dict, Ref::steal(PyList_AsTuple(keys.get())));
 }
@@ -35,6 +36,7 @@ bool has_python(PyTypeObject* type, const char* name) {
 }  // namespace
 
 Owned Executor::iterate(Value v) {
+  const After after = take_after();
   v = seen(v);
   PyObject* o = v.object;
   PyTypeObject* type = Py_TYPE(o);
@@ -43,12 +45,10 @@ Owned Executor::iterate(Value v) {
     return Owned::borrow(v);
   }
   if (has_python(type, "__iter__")) {
-    Owned it = call_method(special(v, interned("__iter__")), {});
-    if (it && Py_TYPE(it.ref.get())->tp_iternext == nullptr) {
-      PyErr_Format(PyExc_TypeError, "iter() returned non-iterator of type '%.100s'", Py_TYPE(it.ref.get())->tp_name);
-      return {};
-    }
-    return it;
+    const Method method = special(v, interned("__iter__"));
+    expect(after);
+    Owned it = call_method(method, {});
+    return it && is_iterator(it.ref.get()) ? it : Owned();
   }
   switch (prov.category(o)) {
     case Category::Constant: prov.use_constant(v); return fresh(Ref::steal(PyObject_GetIter(o)));
@@ -114,6 +114,7 @@ Owned Executor::next(Value iterator) {
   PyTypeObject* type = Py_TYPE(it);
   if (PyGen_CheckExact(it)) {
     bool finished = false;
+    expect(after);
     Owned value = send(iterator, {Py_None, kNoSource}, finished);
     return finished ? Owned() : value;
   }

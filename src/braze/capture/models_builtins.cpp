@@ -132,11 +132,14 @@ Owned model_next(Executor& x, Value, const Arguments& a) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(a.objects[0])->tp_name);
     return {};
   }
+  if (a.n == 2) x.take_after();   // the end gives another result
   if (PyGen_CheckExact(a.objects[0])) {   // keeps the value of a return
     bool finished = false;
     Owned value = x.send(a[0], {Py_None, kNoSource}, finished);
     if (!finished) return value;
     if (a.n == 2) return Owned::borrow(a[1]);
+    if (!value) return {};
+    x.prov.use_constant(value.get());   // the exception does not remember where it came from
     _PyGen_SetStopIterationValue(value.ref.get());
     return {};
   }
@@ -330,7 +333,7 @@ const std::vector<ModelRow>& builtin_models() {
       {"builtins.issubclass", model_issubclass}, {"builtins.getattr", model_getattr},
       {"builtins.hasattr", model_hasattr}, {"builtins.setattr", model_setattr},
       {"builtins.delattr", model_delattr}, {"builtins.callable", model_callable}, {"builtins.iter", model_iter},
-      {"builtins.next", model_next}, {"builtins.repr", model_repr}, {"builtins.str", model_str},
+      {"builtins.next", model_next, true}, {"builtins.repr", model_repr}, {"builtins.str", model_str},
       {"builtins.format", model_format}, {"builtins.bool", model_bool}, {"builtins.int", model_int},
       {"builtins.float", model_float}, {"builtins.abs", model_abs}, {"builtins.hash", model_hash},
       {"builtins.reversed", model_reversed}, {"builtins.vars", model_vars}, {"builtins.dir", model_dir},

@@ -1,5 +1,6 @@
 // Models of list, tuple, dict, set and OrderedDict: constructors and methods. Items keep their sources.
 #include "braze/capture/natives.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
@@ -66,8 +67,7 @@ bool for_each_pair_of(Executor& x, Value mapping, PairFunction f, void* state) {
     if (keys_method == nullptr || !PyFunction_Check(keys_method)) {
       if (!x.prov.has_origin(mapping)) x.fail("a dict of unknown origin");
       x.prov.use_keys(mapping);
-      const Ref keys = Ref::steal(PyODict_Check(mapping.object) ? PyMapping_Keys(mapping.object)
-                                                                : PyDict_Keys(mapping.object));
+      const Ref keys = storage_keys(mapping.object);
       if (!keys) return false;
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); i++) {
         PyObject* key = PyList_GET_ITEM(keys.get(), i);
@@ -107,14 +107,26 @@ Owned sequence_of(Executor& x, const List& items, bool list) {
   return list ? x.make_list(values.data(), n) : x.make_tuple(values.data(), n);
 }
 
+// What iterates by frames of the trace is iterated by another one, so that all of them can be cut.
+bool iterated_by_frames(Executor& x, const char* function, const Arguments& a, Owned& out) {
+  const After after = x.take_after();
+  if (after == After::None || a.n != 1 || a.n_keywords() > 0) return false;
+  if (!PyGen_CheckExact(a.objects[0]) && !is_python_class(Py_TYPE(a.objects[0]))) return false;
+  x.expect(after);
+  out = x.call({polyfill(function).get(), kNoSource}, {a[0]});
+  return true;
+}
+
 Owned model_list(Executor& x, Value, const Arguments& a) {
   List items;
+  if (Owned made; iterated_by_frames(x, "list_of", a, made)) return made;
   if (!check_arity("list", a, 0, 1) || (a.n == 1 && !collect(x, a[0], items))) return {};
   return sequence_of(x, items, true);
 }
 
 Owned model_tuple(Executor& x, Value, const Arguments& a) {
   if (!check_arity("tuple", a, 0, 1)) return {};
+  if (Owned made; iterated_by_frames(x, "tuple_of", a, made)) return made;
   if (a.n == 1 && PyTuple_CheckExact(a.objects[0])) return Owned::borrow(a[0]);
   List items;
   if (a.n == 1 && !collect(x, a[0], items)) return {};
@@ -130,7 +142,10 @@ Owned set_of(Executor& x, const Arguments& a, bool frozen) {
   return Owned(set);
 }
 
-Owned model_set(Executor& x, Value, const Arguments& a) { return set_of(x, a, false); }
+Owned model_set(Executor& x, Value, const Arguments& a) {
+  if (Owned made; iterated_by_frames(x, "set_of", a, made)) return made;
+  return set_of(x, a, false);
+}
 Owned model_frozenset(Executor& x, Value, const Arguments& a) { return set_of(x, a, true); }
 
 // dict.update and the constructor: a mapping or pairs, then keywords.
@@ -463,8 +478,8 @@ Owned dict_proxy(Executor& x, Value callable, const Arguments& a) {
 
 const std::vector<ModelRow>& container_models() {
   static const std::vector<ModelRow> rows = {
-      {"builtins.list", model_list}, {"builtins.tuple", model_tuple}, {"builtins.dict", model_dict},
-      {"builtins.set", model_set}, {"builtins.frozenset", model_frozenset},
+      {"builtins.list", model_list, true}, {"builtins.tuple", model_tuple, true}, {"builtins.dict", model_dict},
+      {"builtins.set", model_set, true}, {"builtins.frozenset", model_frozenset},
       {"collections.OrderedDict", model_ordered_dict}, {"builtins.slice", model_slice},
       {"builtins.dict.get", dict_get}, {"builtins.dict.keys", dict_view}, {"builtins.dict.values", dict_view},
       {"builtins.dict.items", dict_view}, {"builtins.dict.__contains__", dict_contains},

@@ -177,12 +177,22 @@ Owned thread_identity(Executor& x, Value callable, const Arguments&) {
 }
 
 // The exception that the program handles at this point.
-Owned exc_info(Executor& x, Value callable, const Arguments&) {
-  const Ref info = Ref::steal(PyObject_CallNoArgs(callable.object));
-  if (info && PyTuple_GET_ITEM(info.get(), 1) != Py_None && !x.prov.is_fresh(PyTuple_GET_ITEM(info.get(), 1))) {
-    x.fail("an exception that was being handled before the call");
+Owned exception(Executor& x, Value, const Arguments& a) {
+  return check_arity("exception", a, 0, 0) ? Owned::borrow(x.exception_to_reraise()) : Owned();
+}
+
+Owned exc_info(Executor& x, Value, const Arguments& a) {
+  if (!check_arity("exc_info", a, 0, 0)) return {};
+  const Value handled = x.exception_to_reraise();
+  x.prov.use_constant(handled);   // None
+  if (handled.object == Py_None) {
+    const Value nothing[] = {handled, handled, handled};
+    return x.make_tuple(nothing, 3);
   }
-  return Owned(info);
+  x.prov.use_type(handled);
+  const Owned traceback = x.traceback_of(handled);
+  const Value info[] = {{reinterpret_cast<PyObject*>(Py_TYPE(handled.object)), kNoSource}, handled, traceback.get()};
+  return x.make_tuple(info, 3);
 }
 
 // Of keywords, such as all attributes of an object, only those that the text names are read.
@@ -252,7 +262,8 @@ const std::vector<ModelRow>& library_models() {
       {"torch.random.manual_seed", manual_seed},
       {"torch.default_generator.get_state", get_state}, {"torch.default_generator.set_state", set_state},
       {"torch.autograd.profiler.record_function", inert},
-      {"_thread.get_ident", thread_identity}, {"sys.exc_info", exc_info}, {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
+      {"_thread.get_ident", thread_identity}, {"sys.exc_info", exc_info}, {"sys.exception", exception},
+      {"torch._C._dynamo.eval_frame.set_eval_frame", always_none},
       {"torch.tensor", new_tensor}, {"torch.as_tensor", new_tensor},
       {"math.floor", math}, {"math.ceil", math}, {"math.sqrt", math}, {"math.exp", math}, {"math.log", math}, {"math.sin", math}, {"math.cos", math},
       {"builtins.str.format", str_format}, {"inspect.signature", model_signature}, {"_warnings.warn", later},

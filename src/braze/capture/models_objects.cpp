@@ -1,5 +1,6 @@
 // Models of object's own methods, properties of classes, functools, operator, copy.
 #include "braze/capture/natives.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
@@ -161,12 +162,16 @@ Owned generator_send(Executor& x, Value, const Arguments& a) {
   bool finished = false;
   Owned v = x.send(a[0], a[1], finished);
   if (!finished) return v;
+  x.prov.use_constant(v.get());   // the exception does not remember where it came from
   _PyGen_SetStopIterationValue(v.ref.get());
   return {};
 }
 
 // throw and close enter the frame with an error set, by CPython's own code.
 Owned generator_native(Executor& x, Value callable, const Arguments& a) {
+  for (int64_t i = 1; i < a.n; i++) {
+    if (PyExceptionInstance_Check(a.objects[i])) x.require_fresh_exception(a[i]);
+  }
   return x.resume_natively(callable.object, a);
 }
 
@@ -179,7 +184,8 @@ Owned exception_init(Executor& x, Value, const Arguments& a) {
     x.prov.stored(a.objects[0], a[i]);
     x.prov.stored(args.get(), a[i]);
   }
-  return Py_TYPE(a.objects[0])->tp_init(a.objects[0], args.get(), nullptr) < 0 ? Owned() : Owned::none();
+  // Past the __init__ in Python that may have called this one.
+  return native_base(Py_TYPE(a.objects[0]))->tp_init(a.objects[0], args.get(), nullptr) < 0 ? Owned() : Owned::none();
 }
 
 Owned exception_init_native(Executor& x, Value callable, const Arguments& a) {
@@ -269,7 +275,7 @@ const std::vector<ModelRow>& object_models() {
       {"_operator.contains", operator_contains}, {"_operator.getitem", operator_getitem},
       {"_operator.setitem", operator_setitem}, {"operator.itemgetter", make_getter},
       {"operator.attrgetter", make_getter}, {"operator.methodcaller", make_getter},
-      {"types.GeneratorType.send", generator_send}, {"types.GeneratorType.throw", generator_native},
+      {"types.GeneratorType.send", generator_send, true}, {"types.GeneratorType.throw", generator_native},
       {"types.GeneratorType.close", generator_native},
       {"builtins.BaseException.__init__", exception_init}, {"builtins.Exception.__init__", exception_init},
       {"builtins.ValueError.__init__", exception_init_native}, {"builtins.TypeError.__init__", exception_init_native},

@@ -133,7 +133,8 @@ Tables& tables() {
       if (const Ref object = resolve(row.name)) t->by_object.at(object.get()).model = row.model;
     }
     for (const auto* rows : {&builtin_models(), &container_models(), &object_models(), &library_models(), &autograd_models()}) {
-      for (const ModelRow& row : *rows) put_named(*t, row.name, {NativeKind::Modelled, row.model, nullptr, row.name});
+      for (const ModelRow& row : *rows)
+        put_named(*t, row.name, {NativeKind::Modelled, row.model, nullptr, row.name, row.gives_result});
     }
     PyErr_Clear();
     return t;

@@ -16,6 +16,7 @@ struct Native {
   Model model = nullptr;
   PyObject* polyfill = nullptr;
   const char* name = "";
+  bool gives_result = false;     // the model's result is that of the one function that it calls, if it calls one
 };
 
 // Methods bound to an object in C: the descriptor's entry, and the object to put before the arguments.
@@ -33,6 +34,7 @@ bool fits_native(PyObject* callable, const Arguments& arguments);
 struct ModelRow {
   const char* name;   // dotted
   Model model;
+  bool gives_result = false;
 };
 // Each models_*.cpp has one list.
 const std::vector<ModelRow>& builtin_models();

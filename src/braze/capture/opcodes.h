@@ -76,12 +76,12 @@ struct Opcodes {
   static inline thread_local bool finished = false;   // send's second result
 
   // opcodes_exceptions.cpp
-  static bool raise(Executor& x, Frame& f, uint32_t n);
+  static bool raise(Executor& x, Frame& f, uint32_t n);   // an error is set; true: one that had been raised before
   static void reraise(Executor& x, Frame& f, const Insn& insn);
-  static bool push_exc_info(Frame& f);
+  static bool push_exc_info(Executor& x, Frame& f);
   static bool pop_except(Frame& f);
   static bool stop_iteration_error(Executor& x, Frame& f);
-  static bool cleanup_throw(Frame& f);   // false: as reraise
+  static bool cleanup_throw(Executor& x, Frame& f);   // false: as reraise
   static bool check_exc_match(Executor& x, Frame& f);
   static bool before_with(Executor& x, Frame& f);
   static bool with_except_start(Executor& x, Frame& f);

@@ -123,7 +123,10 @@ bool Opcodes::end_send(Frame& f) {
 Owned Opcodes::send(Executor& x, Frame& f) {
   finished = false;
   const Value sent = f.top(), iterator = f.top(2);
-  if (PyGen_CheckExact(iterator.object)) return x.send(iterator, sent, finished);
+  if (PyGen_CheckExact(iterator.object)) {
+    expect_result(x, f, 0, After::Send);
+    return x.send(iterator, sent, finished);
+  }
   if (sent.object != Py_None) x.fail("sending into an iterator that is no generator");
   Owned item = x.next(iterator);
   if (!item && !PyErr_Occurred()) {

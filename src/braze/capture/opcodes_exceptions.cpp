@@ -1,16 +1,11 @@
 // raise, except, finally and with.
+#include "braze/capture/handled.h"
+#include "braze/capture/natives.h"
 #include "braze/capture/opcodes.h"
 
 namespace braze::capture {
 
 namespace {
-
-PyObject** handled_exception() { return &PyThreadState_Get()->exc_info->exc_value; }
-
-void restore(PyObject* exception) {   // takes the reference
-  PyErr_Restore(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(exception))).release(), exception,
-                PyException_GetTraceback(exception));
-}
 
 PyObject* enter_name() {
   static PyObject* const name = PyUnicode_InternFromString("__enter__");
@@ -39,20 +34,52 @@ Owned exception_instance(Executor& x, Value v) {
 
 }  // namespace
 
+Value Executor::handled() {
+  PyObject* const now = handled_in(present_place());
+  if (present_place() == place_at_start_ && now == handled_at_start_) {
+    return prov.found(handled_or_none(false), prov.intern(SourceKind::Handled, kNoSource, 0));
+  }
+  return now == nullptr ? Value{Py_None, kNoSource} : Value{now, prov.recall(now, now)};
+}
+
+Value Executor::exception_to_reraise() {
+  const _PyErr_StackItem* place = present_place();
+  while (place != place_at_start_ && handled_in(place) == nullptr) place = place->previous_item;
+  PyObject* const now = handled_in(place);
+  if (place == place_at_start_ && now == handled_at_start_) {
+    return prov.found(handled_or_none(true), prov.intern(SourceKind::Handled, kNoSource, 1));
+  }
+  return {now, prov.recall(now, now)};
+}
+
+// Raising an exception object changes it.
+void Executor::require_fresh_exception(Value exception) {
+  if (exception.src != kNoSource) fail("raising an exception object that existed before");
+}
+
+Owned Executor::traceback_of(Value exception) {
+  const Ref traceback = Ref::steal(PyException_GetTraceback(exception.object));
+  PyObject* const object = traceback ? traceback.get() : Py_None;
+  if (exception.src == kNoSource) return Owned::borrow(object);
+  return Owned::borrow(prov.found(object, prov.intern(SourceKind::Member, exception.src, 0, interned("__traceback__"))));
+}
+
 bool Opcodes::raise(Executor& x, Frame& f, uint32_t n) {
   if (n == 0) {
-    PyObject* handled = *handled_exception();
-    if (handled == nullptr || handled == Py_None) {
+    const Value handled = x.exception_to_reraise();
+    if (handled.object == Py_None) {
+      x.prov.use_constant(handled);
       PyErr_SetString(PyExc_RuntimeError, "No active exception to reraise");
       return false;
     }
-    restore(Ref::borrow(handled).release());
-    return false;
+    x.require_fresh_exception(handled);
+    raise_again(Ref::borrow(handled.object));
+    return true;
   }
   const Value raised = f.top(n);
   Owned exception = exception_instance(x, raised);
   if (!exception) return false;
-  if (exception.src != kNoSource) x.fail("raising an exception object that existed before the call");
+  x.require_fresh_exception(exception.get());
   if (n == 2) {
     const Value cause = f.top();
     Owned c;
@@ -71,46 +98,34 @@ bool Opcodes::raise(Executor& x, Frame& f, uint32_t n) {
   return false;
 }
 
-void Opcodes::reraise(Executor&, Frame& f, const Insn& insn) {
+void Opcodes::reraise(Executor& x, Frame& f, const Insn& insn) {
+  x.require_fresh_exception(f.top());
   if (insn.arg > 0) {
     f.view.run(static_cast<uint32_t>(PyLong_AsLong(f.top(insn.arg + 1).object)));
   }
-  restore(f.pop().ref.release());
+  raise_again(f.pop().ref);
 }
 
-bool Opcodes::push_exc_info(Frame& f) {
-  PyObject** handled = handled_exception();
+bool Opcodes::push_exc_info(Executor& x, Frame& f) {
   Owned exception = f.pop();
-  PyObject* before = *handled;
-  *handled = Ref(exception.ref).release();
-  f.push(before != nullptr ? Owned::steal(before) : Owned::none());
+  Owned before = Owned::borrow(x.handled());
+  exchange_handled(present_place(), exception.ref);
+  f.push(std::move(before));
   f.push(std::move(exception));
   return true;
 }
 
 bool Opcodes::pop_except(Frame& f) {
-  PyObject** handled = handled_exception();
-  const Ref old = Ref::steal(*handled);
   Ref before = f.pop().ref;
-  *handled = before.get() == Py_None ? nullptr : before.release();
+  exchange_handled(present_place(), before.get() == Py_None ? Ref() : std::move(before));
   return true;
 }
 
 bool Opcodes::check_exc_match(Executor& x, Frame& f) {
   const Value pattern = f.top(), exception = f.top(2);
   x.prov.use_deep(pattern);
-  const auto is_class = [](PyObject* c) { return PyExceptionClass_Check(c) != 0; };
-  bool ok = is_class(pattern.object);
-  if (PyTuple_Check(pattern.object)) {
-    ok = true;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pattern.object); i++) {
-      ok = ok && is_class(PyTuple_GET_ITEM(pattern.object, i));
-    }
-  }
-  if (!ok) {
-    PyErr_SetString(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
-    return false;
-  }
+  x.prov.use_type(exception);
+  if (!is_except_pattern(pattern.object)) return false;
   const bool match = PyErr_GivenExceptionMatches(exception.object, pattern.object) != 0;
   return replace(f, 1, Owned::boolean(match));
 }
@@ -140,6 +155,7 @@ bool Opcodes::before_with(Executor& x, Frame& f) {
 // What leaves a generator's frame: a StopIteration would look like its end.
 bool Opcodes::stop_iteration_error(Executor& x, Frame& f) {
   const Value exception = f.top();
+  x.prov.use_type(exception);
   if (!PyErr_GivenExceptionMatches(exception.object, PyExc_StopIteration)) return true;
   const Ref error = Ref::steal(PyObject_CallFunction(PyExc_RuntimeError, "s", "generator raised StopIteration"));
   if (!error) return false;
@@ -150,10 +166,11 @@ bool Opcodes::stop_iteration_error(Executor& x, Frame& f) {
 }
 
 // Stack: iterator, value that was sent, what throw() into the iterator raised. A StopIteration has the iterator's result.
-bool Opcodes::cleanup_throw(Frame& f) {
+bool Opcodes::cleanup_throw(Executor& x, Frame& f) {
   const Value exception = f.top();
+  x.require_fresh_exception(exception);
   if (!PyErr_GivenExceptionMatches(exception.object, PyExc_StopIteration)) {
-    restore(Ref::borrow(exception.object).release());
+    raise_again(Ref::borrow(exception.object));
     return false;
   }
   PyObject* const value = reinterpret_cast<PyStopIterationObject*>(exception.object)->value;
@@ -167,10 +184,11 @@ bool Opcodes::cleanup_throw(Frame& f) {
 // Stack: __exit__, last instruction, previous exception, exception.
 bool Opcodes::with_except_start(Executor& x, Frame& f) {
   const Value exception = f.top();
-  const Ref traceback = Ref::steal(PyException_GetTraceback(exception.object));
+  const Owned traceback = x.traceback_of(exception);
+  x.prov.use_type(exception);
+  expect_result(x, f, 0);
   Owned result = x.call(f.top(4), {{reinterpret_cast<PyObject*>(Py_TYPE(exception.object)), kNoSource},
-                                   exception,
-                                   {traceback ? traceback.get() : Py_None, kNoSource}});
+                                   exception, traceback.get()});
   if (!result) return false;
   f.push(std::move(result));
   return true;

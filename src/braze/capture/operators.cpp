@@ -4,6 +4,7 @@
 #include "braze/capture/executor.h"
 #include "braze/capture/generic_types.h"
 #include "braze/capture/natives.h"
+#include "braze/capture/operator_methods.h"
 #include "braze/capture/operators.h"
 #include "braze/capture/types.h"
 
@@ -49,12 +50,8 @@ Owned call_tensor_operator(Executor& x, const char* name, std::initializer_list<
 namespace {
 
 struct BinaryRow {
-  const char* method;
-  const char* reflected;
-  const char* in_place;
   const char* function;            // in the module operator
   const char* in_place_function;
-  const char* sign;
   PyObject* (*native)(PyObject*, PyObject*);
   PyObject* (*native_in_place)(PyObject*, PyObject*);
 };
@@ -63,22 +60,19 @@ PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None)
 PyObject* power_in_place(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
 
 constexpr BinaryRow kBinary[] = {
-    {"__add__", "__radd__", "__iadd__", "add", "iadd", "+", PyNumber_Add, PyNumber_InPlaceAdd},
-    {"__and__", "__rand__", "__iand__", "and_", "iand", "&", PyNumber_And, PyNumber_InPlaceAnd},
-    {"__floordiv__", "__rfloordiv__", "__ifloordiv__", "floordiv", "ifloordiv", "//", PyNumber_FloorDivide,
-     PyNumber_InPlaceFloorDivide},
-    {"__lshift__", "__rlshift__", "__ilshift__", "lshift", "ilshift", "<<", PyNumber_Lshift, PyNumber_InPlaceLshift},
-    {"__matmul__", "__rmatmul__", "__imatmul__", "matmul", "imatmul", "@", PyNumber_MatrixMultiply,
-     PyNumber_InPlaceMatrixMultiply},
-    {"__mul__", "__rmul__", "__imul__", "mul", "imul", "*", PyNumber_Multiply, PyNumber_InPlaceMultiply},
-    {"__mod__", "__rmod__", "__imod__", "mod", "imod", "%", PyNumber_Remainder, PyNumber_InPlaceRemainder},
-    {"__or__", "__ror__", "__ior__", "or_", "ior", "|", PyNumber_Or, PyNumber_InPlaceOr},
-    {"__pow__", "__rpow__", "__ipow__", "pow", "ipow", "** or pow()", power, power_in_place},
-    {"__rshift__", "__rrshift__", "__irshift__", "rshift", "irshift", ">>", PyNumber_Rshift, PyNumber_InPlaceRshift},
-    {"__sub__", "__rsub__", "__isub__", "sub", "isub", "-", PyNumber_Subtract, PyNumber_InPlaceSubtract},
-    {"__truediv__", "__rtruediv__", "__itruediv__", "truediv", "itruediv", "/", PyNumber_TrueDivide,
-     PyNumber_InPlaceTrueDivide},
-    {"__xor__", "__rxor__", "__ixor__", "xor", "ixor", "^", PyNumber_Xor, PyNumber_InPlaceXor},
+    {"add", "iadd", PyNumber_Add, PyNumber_InPlaceAdd},
+    {"and_", "iand", PyNumber_And, PyNumber_InPlaceAnd},
+    {"floordiv", "ifloordiv", PyNumber_FloorDivide, PyNumber_InPlaceFloorDivide},
+    {"lshift", "ilshift", PyNumber_Lshift, PyNumber_InPlaceLshift},
+    {"matmul", "imatmul", PyNumber_MatrixMultiply, PyNumber_InPlaceMatrixMultiply},
+    {"mul", "imul", PyNumber_Multiply, PyNumber_InPlaceMultiply},
+    {"mod", "imod", PyNumber_Remainder, PyNumber_InPlaceRemainder},
+    {"or_", "ior", PyNumber_Or, PyNumber_InPlaceOr},
+    {"pow", "ipow", power, power_in_place},
+    {"rshift", "irshift", PyNumber_Rshift, PyNumber_InPlaceRshift},
+    {"sub", "isub", PyNumber_Subtract, PyNumber_InPlaceSubtract},
+    {"truediv", "itruediv", PyNumber_TrueDivide, PyNumber_InPlaceTrueDivide},
+    {"xor", "ixor", PyNumber_Xor, PyNumber_InPlaceXor},
 };
 
 // List and tuple concatenation and repetition keep their items' sources.
@@ -125,40 +119,29 @@ bool sequence_operator(Executor& x, uint32_t op, Value a, Value b, Owned& out) {
   return false;
 }
 
-// a OP b where a class in Python takes part: __op__, __rop__ and NotImplemented as CPython orders them.
-Owned python_operator(Executor& x, uint32_t op, Value a, Value b) {
-  const BinaryRow& row = kBinary[op % kFirstInPlace];
-  PyTypeObject *ta = Py_TYPE(a.object), *tb = Py_TYPE(b.object);
-  const auto attempt = [&](Value self, const char* name, Value other) -> Owned {
-    const Method m = x.special(self, interned(name));
+}  // namespace
+
+Owned Executor::python_operator(uint32_t op, Value a, Value b, After from) {
+  const bool can_go_on = take_after() != After::None;
+  const OperatorMethods methods = binary_methods(op);
+  const OperandOrder order = binary_order(methods, Py_TYPE(a.object), Py_TYPE(b.object));
+  Owned result = ask_operands<Owned>(order, from, [&](After stage) -> Owned {
+    const bool right = asks_right_operand(stage);
+    const Method m = special(right ? b : a, right                      ? methods.reflected
+                                            : stage == After::InPlace ? methods.in_place
+                                                                       : methods.forward);
     if (!m.function) return Owned::borrow(Py_NotImplemented);
-    return x.call_method(m, {other});
-  };
-  if (op >= kFirstInPlace) {
-    Owned r = attempt(a, row.in_place, b);
-    if (!r || r.ref.get() != Py_NotImplemented) return r;
-  }
-  PyObject* reflected_b = _PyType_Lookup(tb, interned(row.reflected));
-  const bool b_first = ta != tb && PyType_IsSubtype(tb, ta) && reflected_b != nullptr &&
-                       reflected_b != _PyType_Lookup(ta, interned(row.reflected));
-  if (b_first) {
-    Owned r = attempt(b, row.reflected, a);
-    if (!r || r.ref.get() != Py_NotImplemented) return r;
-  }
-  Owned r = attempt(a, row.method, b);
-  if (!r || r.ref.get() != Py_NotImplemented) return r;
-  if (!b_first && ta != tb) {
-    r = attempt(b, row.reflected, a);
-    if (!r || r.ref.get() != Py_NotImplemented) return r;
-  }
-  PyErr_Format(PyExc_TypeError, "unsupported operand type(s) for %s%s: '%.100s' and '%.100s'", row.sign,
-               op >= kFirstInPlace ? "=" : "", ta->tp_name, tb->tp_name);
+    if (can_go_on) expect(stage);
+    return call_method(m, {right ? a : b});
+  });
+  if (object_of(result) != Py_NotImplemented) return result;
+  set_operand_error({Op::BinaryOp, op, 0, 0, 0}, a.object, b.object);
   return {};
 }
 
-}  // namespace
-
 Owned Executor::binary(uint32_t op, Value a, Value b) {
+  const After after = take_after();
+  const OperatorMethods methods = binary_methods(op);
   const BinaryRow& row = kBinary[op % kFirstInPlace];
   const bool in_place = op >= kFirstInPlace;
   prov.reject_address(a.object);
@@ -181,10 +164,11 @@ Owned Executor::binary(uint32_t op, Value a, Value b) {
     PyObject* method = nullptr;
     const Value other = is_tensor(*this, a) ? b : a;
     const bool python_other = !is_tensor(*this, other) &&
-                              (is_python_method(Py_TYPE(other.object), interned(row.method), method) ||
-                               is_python_method(Py_TYPE(other.object), interned(row.reflected), method));
+                              (is_python_method(Py_TYPE(other.object), methods.forward, method) ||
+                               is_python_method(Py_TYPE(other.object), methods.reflected, method));
     if (!python_other) return call_tensor_operator(*this, in_place ? row.in_place_function : row.function, {a, b});
-    return python_operator(*this, op, a, b);
+    expect(after);
+    return python_operator(op, a, b);
   }
   Owned out;
   if (op == NB_OR && type_union(*this, a, b, out)) return out;
@@ -212,7 +196,8 @@ Owned Executor::binary(uint32_t op, Value a, Value b) {
     }
     return fresh_native(Ref::steal(in_place ? row.native_in_place(a.object, b.object) : row.native(a.object, b.object)));
   }
-  return python_operator(*this, op, a, b);
+  expect(after);
+  return python_operator(op, a, b);
 }
 
 Owned Executor::unary(Op op, Value v) {
@@ -220,6 +205,7 @@ Owned Executor::unary(Op op, Value v) {
     const int t = truth(v);
     return t < 0 ? Owned() : Owned::boolean(t == 0);
   }
+  const After after = take_after();
   const char* name = op == Op::UnaryNegative ? "__neg__" : op == Op::UnaryPositive ? "__pos__" : "__invert__";
   if (is_tensor(*this, v)) {
     const char* function = op == Op::UnaryNegative ? "neg" : op == Op::UnaryPositive ? "pos" : "invert";
@@ -241,6 +227,7 @@ Owned Executor::unary(Op op, Value v) {
                  op == Op::UnaryNegative ? "-" : op == Op::UnaryPositive ? "+" : "~", Py_TYPE(v.object)->tp_name);
     return {};
   }
+  expect(after);
   return call_method(m, {});
 }
 
@@ -437,17 +424,15 @@ bool compares_by_identity(PyObject* object) {
 }  // namespace
 
 Owned Executor::compare(int op, Value a, Value b) {
+  const After after = take_after();
   a = seen(a), b = seen(b);
-  static constexpr const char* kMethods[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
   static constexpr const char* kFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
-  static constexpr int kReflected[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
-  static constexpr const char* kSigns[] = {"<", "<=", "==", "!=", ">", ">="};
   const Category ca = prov.category(a.object), cb = prov.category(b.object);
   PyObject* method = nullptr;
   if (ca == Category::Tensor || cb == Category::Tensor) {
     const Value other = ca == Category::Tensor ? b : a;
     if (prov.category(other.object) == Category::Tensor ||
-        !is_python_method(Py_TYPE(other.object), interned(kMethods[op]), method)) {
+        !is_python_method(Py_TYPE(other.object), comparison_methods(op).forward, method)) {
       if (other.object == Py_None && (op == Py_EQ || op == Py_NE)) {   // never equal, no operation
         prov.use_constant(other);
         return Owned::boolean(op == Py_NE);
@@ -484,43 +469,45 @@ Owned Executor::compare(int op, Value a, Value b) {
     ArgumentList items;
     items.add(a);
     items.add(b);
+    if (op == Py_EQ) expect(after);
     const Owned equal = call_function({polyfill("equal_items").get(), kNoSource}, items.get());
     const int t = equal ? truth(equal.get()) : -1;
     return t < 0 ? Owned() : Owned::boolean((t == 1) == (op == Py_EQ));
   }
-  // Classes with comparisons in Python.
-  PyTypeObject *ta = Py_TYPE(a.object), *tb = Py_TYPE(b.object);
-  const auto attempt = [&](Value self, int how, Value other) -> Owned {
-    PyObject* found = _PyType_Lookup(Py_TYPE(self.object), interned(kMethods[how]));
+  expect(after);
+  return python_comparison(op, a, b);
+}
+
+// Where a class with comparisons in Python takes part.
+Owned Executor::python_comparison(int op, Value a, Value b, After from) {
+  const bool can_go_on = take_after() != After::None;
+  const OperandOrder order = comparison_order(Py_TYPE(a.object), Py_TYPE(b.object));
+  Owned result = ask_operands<Owned>(order, from, [&](After stage) -> Owned {
+    const bool right = asks_right_operand(stage);
+    const Value self = right ? b : a, other = right ? a : b;
+    const int how = right ? reflected_comparison(op) : op;
+    PyTypeObject* const type = Py_TYPE(self.object);
+    PyObject* const name = comparison_methods(how).forward;
+    PyObject* found = _PyType_Lookup(type, name);
     if (found == nullptr) return Owned::borrow(Py_NotImplemented);
-    if (PyFunction_Check(found)) return call_method(special(self, interned(kMethods[how])), {other});
-    if (how == Py_NE && is_python_method(Py_TYPE(self.object), interned("__eq__"), found)) {   // object.__ne__
-      const Owned equal = call_method(special(self, interned("__eq__")), {other});
-      if (!equal || equal.ref.get() == Py_NotImplemented) return equal;
-      const int t = truth(equal.get());
-      return t < 0 ? Owned() : Owned::boolean(t == 0);
+    if (PyFunction_Check(found)) {
+      const Method m = special(self, name);
+      if (can_go_on) expect(stage);
+      return call_method(m, {other});
+    }
+    if (how == Py_NE && is_python_method(type, interned("__eq__"), found)) {   // object.__ne__
+      if (can_go_on) expect(stage);
+      return call({polyfill("object_ne").get(), kNoSource}, {self, other});
     }
     if (compares_by_identity(self.object) || compares_natively(*this, self)) {
       if (how == Py_EQ && is_same(self, other) == 1) return Owned::boolean(true);
       return Owned::borrow(Py_NotImplemented);
     }
-    fail(std::string("a comparison of the native type ") + Py_TYPE(self.object)->tp_name);
-  };
-  const bool b_first = ta != tb && PyType_IsSubtype(tb, ta) &&
-                       is_python_method(tb, interned(kMethods[kReflected[op]]), method);
-  if (b_first) {
-    Owned r = attempt(b, kReflected[op], a);
-    if (!r || r.ref.get() != Py_NotImplemented) return r;
-  }
-  Owned r = attempt(a, op, b);
-  if (!r || r.ref.get() != Py_NotImplemented) return r;
-  if (!b_first) {
-    r = attempt(b, kReflected[op], a);
-    if (!r || r.ref.get() != Py_NotImplemented) return r;
-  }
+    fail(std::string("a comparison of the native type ") + type->tp_name);
+  });
+  if (object_of(result) != Py_NotImplemented) return result;
   if (op == Py_EQ || op == Py_NE) return Owned::boolean((is_same(a, b) == 1) == (op == Py_EQ));
-  PyErr_Format(PyExc_TypeError, "'%s' not supported between instances of '%.100s' and '%.100s'", kSigns[op], ta->tp_name,
-               tb->tp_name);
+  set_operand_error({Op::CompareOp, static_cast<uint32_t>(op), 0, 0, 0}, a.object, b.object);
   return {};
 }
 
@@ -566,6 +553,11 @@ int Executor::contains(Value container, Value item) {
     return PySequence_Contains(container.object, item.object);
   }
   // Lists, tuples, anything iterable: e is x or e == x.
+  if (after == After::Contains && !(compares_natively(*this, container) && compares_natively(*this, item))) {
+    expect(after);
+    const Owned r = call({polyfill("contains").get(), kNoSource}, {container, item});
+    return r ? truth(r.get()) : -1;
+  }
   const Owned iterator = iterate(container);
   if (!iterator) return -1;
   for (;;) {

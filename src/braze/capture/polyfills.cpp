@@ -31,7 +31,18 @@ def enumerate_(iterable, start=0):
         yield i, item
         i += 1
 
+# Generators are given up by tuples and lists, so that a frame alone holds them where its graph breaks.
 def zip_(*iterables, strict=False):
+    if len(iterables) == 2 and not strict:
+        first, second = iter(iterables[0]), iter(iterables[1])
+        iterables = None
+        for a in first:
+            try:
+                b = next(second)
+            except StopIteration:
+                return
+            yield a, b
+        return
     iterators = [iter(i) for i in iterables]
     if not iterators:
         return
@@ -59,7 +70,9 @@ def zip_(*iterables, strict=False):
 
 def map_(function, *iterables):
     if len(iterables) == 1:
-        for item in iterables[0]:
+        iterable = iterables[0]
+        iterables = None
+        for item in iterable:
             yield function(item)
     else:
         for items in zip_(*iterables):
@@ -93,6 +106,29 @@ def sum_(iterable, start=0):
     for item in iterable:
         total = total + item
     return total
+
+def object_ne(self, other):
+    equal = type(self).__eq__(self, other)
+    return equal if equal is NotImplemented else not equal
+
+def list_of(iterable):
+    return [item for item in iterable]
+
+def tuple_of(iterable):
+    return tuple([item for item in iterable])
+
+def set_of(iterable):
+    return {item for item in iterable}
+
+def contains(container, item):
+    for e in container:
+        if e is item or e == item:
+            return True
+    return False
+
+def count_elements(mapping, iterable):
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1
 
 _missing = object()
 
@@ -162,8 +198,10 @@ def reduce(function, sequence, initial=_missing):
     return value
 
 def chain(*iterables):
-    for iterable in iterables:
-        for item in iterable:
+    rest = list(iterables)
+    iterables = None
+    while rest:
+        for item in rest.pop(0):
             yield item
 
 def from_iterable(iterables):
@@ -662,6 +700,7 @@ constexpr Row kRows[] = {
     {"itertools.zip_longest", "zip_longest"}, {"itertools.product", "product"},
     {"itertools.combinations", "combinations"}, {"itertools.permutations", "permutations"},
     {"functools.cached_property.__get__", "cached_property_get"},
+    {"_collections._count_elements", "count_elements"},
     {"itertools.compress", "compress"}, {"itertools.groupby", "groupby"},
     {"torch._fused_adam_", "fused_adam"}, {"torch._fused_adamw_", "fused_adamw"}, {"torch._fused_sgd_", "fused_sgd"},
     {"torch._fused_adagrad_", "fused_adagrad"},

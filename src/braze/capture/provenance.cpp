@@ -5,6 +5,7 @@
 
 #include "braze/capture/frame_hook.h"
 #include "braze/capture/guard_constant.h"
+#include "braze/capture/types.h"
 
 namespace braze::capture {
 
@@ -255,7 +256,7 @@ void Provenance::use_keys(Value dict) {
   reject_changed_storage(dict);
   use_type(dict);
   if (dict.src == kNoSource || !once(dict.src, kKeys)) return;
-  const Ref keys = Ref::steal(PyDict_CheckExact(dict.object) ? PyDict_Keys(dict.object) : PyMapping_Keys(dict.object));
+  const Ref keys = storage_keys(dict.object);
   if (!keys) PyErr_Clear(), unsupported("keys of a dict that can't be listed");
   const auto by_identity = [&](PyObject* key) { return compares_by_identity(category(key)); };
   PyObject** const first = PySequence_Fast_ITEMS(keys.get());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "braze/capture/frame_hook.h"
 #include "braze/capture/guard_constant.h"
 #include "braze/capture/types.h"
 #include "braze/support/check.h"
@@ -113,6 +114,11 @@ int append_all(PyObject* list, std::span<PyObject* const> values) {
   return 0;
 }
 
+GeneratorState unpack_state(PyObject* position_and_kind) {
+  return {static_cast<GeneratorState::Kind>(PyLong_AsLong(PyTuple_GET_ITEM(position_and_kind, 1))),
+          PyLong_AsLongLong(PyTuple_GET_ITEM(position_and_kind, 0)), nullptr};
+}
+
 // `target`: the object that a fill writes to; `values`: the operands (nullptr for operand -1).
 PyObject* run_insn(const RecipeInsn& insn, PyObject* target, std::span<PyObject* const> values,
                    PyObject* const* outputs, PyObject* const* numbers) {
@@ -129,12 +135,20 @@ PyObject* run_insn(const RecipeInsn& insn, PyObject* target, std::span<PyObject*
     case RecipeOp::NewCell: return PyCell_New(values.empty() ? nullptr : values[0]);
     case RecipeOp::NewFunction: return new_function(insn.object.get(), values);
     case RecipeOp::NewSlice: return PySlice_New(values[0], values[1], values[2]);
+    case RecipeOp::NewGenerator: return new_generator(values[0], reinterpret_cast<PyCodeObject*>(insn.object.get()));
     case RecipeOp::NewMethod: return PyMethod_New(values[0], values[1]);
+    case RecipeOp::NewTraceback: return new_traceback(insn.object.get(), values[0]).release();
     case RecipeOp::GetAttr: return PyObject_GetAttr(values[0], insn.object.get());
     case RecipeOp::SetItem: return filled(target, PyObject_SetItem(target, values[0], values[1]));
     case RecipeOp::SetAttr:
       if (PyCell_Check(target)) return filled(target, PyCell_Set(target, values[0]));
       return filled(target, PyObject_GenericSetAttr(target, insn.object.get(), values[0]));
+    case RecipeOp::SetGenerator: {
+      GeneratorState state = unpack_state(insn.object.get());
+      state.handled = values[0];
+      set_generator(target, state, values.data() + 1, values.size() - 1);
+      return new_reference(target);
+    }
     case RecipeOp::Append: return filled(target, append_all(target, values));
     case RecipeOp::Call: {
       const size_t n_keywords = insn.object ? static_cast<size_t>(PyTuple_GET_SIZE(insn.object.get())) : 0;
@@ -148,7 +162,8 @@ PyObject* run_insn(const RecipeInsn& insn, PyObject* target, std::span<PyObject*
 
 // `a` is a slot, not an index in fetched values or outputs.
 bool fills(RecipeOp op) {
-  return op == RecipeOp::SetItem || op == RecipeOp::SetAttr || op == RecipeOp::Append || op == RecipeOp::DictUpdate;
+  return op == RecipeOp::SetItem || op == RecipeOp::SetAttr || op == RecipeOp::Append || op == RecipeOp::DictUpdate ||
+         op == RecipeOp::SetGenerator;
 }
 
 const char* name_of(RecipeOp op) {
@@ -166,6 +181,9 @@ const char* name_of(RecipeOp op) {
     case RecipeOp::NewFunction: return "function";
     case RecipeOp::NewSlice: return "slice";
     case RecipeOp::NewMethod: return "method";
+    case RecipeOp::NewGenerator: return "generator";
+    case RecipeOp::SetGenerator: return "set_generator";
+    case RecipeOp::NewTraceback: return "traceback";
     case RecipeOp::GetAttr: return "get_attr";
     case RecipeOp::SetItem: return "set_item";
     case RecipeOp::SetAttr: return "set_attr";

@@ -23,12 +23,15 @@ enum class RecipeOp : uint8_t {
   NewCell,     // operands: the contents, or none for an empty cell
   NewFunction, // object: code; operands (-1: absent): globals, closure, defaults, kwdefaults, annotations, qualname
   NewSlice,    // operands: start, stop, step
+  NewGenerator,   // object: code; operands: the function. To be filled by SetGenerator
   NewMethod,   // operands: function, self
+  NewTraceback,   // object: (code, name of the module, instruction, line); operands: the next row, or -1
   GetAttr,     // object: the name, operands: the owner
   // Fills, for cycles and instances; a: the slot of the target.
   SetItem,     // operands: key, value
   SetAttr,     // object: the name, operands: the value; written past any Python __setattr__. A cell: its contents
   Append,      // operands: the values
+  SetGenerator,   // object: (position, kind) as GeneratorState; operands (-1: nothing): the handled exception, the slots
   Call,        // operands: a callable and its arguments; object: keyword names or nullptr. Side effects
   DictUpdate,  // operands: key, value pairs written to the dict storage, in order
 };

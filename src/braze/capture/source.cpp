@@ -134,6 +134,7 @@ std::string SourceTable::describe(Src src) const {
     case SourceKind::Method: return base() + (s.index == 0 ? ".__self__" : ".__func__");
     case SourceKind::SuperAttr: return "super(" + extra_name(s) + ", " + base() + ")." + name_of(s.key.get());
     case SourceKind::ImportedModule: return "sys.modules[" + constant_text(s.key.get()) + "]";
+    case SourceKind::Handled: return "sys.exception()";
     case SourceKind::Constant: return extra_name(s);
   }
   return "?";

@@ -38,6 +38,7 @@ enum class SourceKind : uint8_t {
   Method,         // base: bound method; index 0: __self__, 1: __func__
   SuperAttr,      // base: the object; key: name; extra: the class whose MRO successor is searched
   ImportedModule, // key: sys.modules[key]
+  Handled,        // the exception that the caller handles, or None; index 0: in its own frames, 1: or in those around it
   Constant,       // extra: an object that lives as long as the process (a builtin type, a static object)
 };
 

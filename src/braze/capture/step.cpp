@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "braze/capture/handled.h"
+
 namespace braze::capture {
 
 namespace {
@@ -84,6 +86,11 @@ class Stepper {
   Step import_from();
   Step make_function(uint32_t flags);
   Step build(uint32_t n);
+  Step raise(uint32_t n);
+  Step raise_again(uint32_t arg);
+  Step push_exc_info();
+  Step check_exc_match();
+  Step with_except_start();
 
   StepFrame& f_;
 };
@@ -304,6 +311,71 @@ Step Stepper::build(uint32_t n) {
   return next();
 }
 
+// An instance of what is raised: the object itself, or its class called. Empty: an error is set.
+Ref exception_instance(PyObject* raised, const char* what) {
+  if (PyExceptionInstance_Check(raised)) return Ref::borrow(raised);
+  if (!PyExceptionClass_Check(raised)) {
+    PyErr_Format(PyExc_TypeError, "%s derive from BaseException", what);
+    return {};
+  }
+  Ref made = Ref::steal(PyObject_CallNoArgs(raised));
+  if (made && !PyExceptionInstance_Check(made.get())) {
+    PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", raised,
+                 Py_TYPE(made.get()));
+    return {};
+  }
+  return made;
+}
+
+Step Stepper::raise(uint32_t n) {
+  if (n == 0) {
+    PyObject* const handled = innermost_handled();
+    if (handled != nullptr) return capture::raise_again(Ref::borrow(handled)), Step::RaisedAgain;
+    PyErr_SetString(PyExc_RuntimeError, "No active exception to reraise");
+    return Step::Raised;
+  }
+  const Ref exception = exception_instance(top(n), "exceptions must");
+  if (!exception) return Step::Raised;
+  if (n == 2) {
+    Ref cause;
+    if (top() != Py_None && !(cause = exception_instance(top(), "exception causes must"))) return Step::Raised;
+    PyException_SetCause(exception.get(), cause.release());
+  }
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+  return Step::Raised;
+}
+
+// Stack: the instruction that raised, further down, and the exception.
+Step Stepper::raise_again(uint32_t arg) {
+  if (arg > 0) f_.view.run(static_cast<uint32_t>(PyLong_AsLong(top(arg + 1))));
+  capture::raise_again(Ref::steal(*--f_.sp));
+  return Step::RaisedAgain;
+}
+
+Step Stepper::push_exc_info() {
+  PyObject* const exception = *--f_.sp;
+  Ref before = exchange_handled(present_place(), Ref::borrow(exception));
+  push(before ? before.release() : Ref::borrow(Py_None).release());
+  push(exception);
+  return next();
+}
+
+Step Stepper::check_exc_match() {
+  if (!is_except_pattern(top())) return Step::Raised;
+  return replace_by_truth(1, PyErr_GivenExceptionMatches(top(2), top()), false);
+}
+
+// Stack: __exit__, last instruction, previous exception, exception.
+Step Stepper::with_except_start() {
+  const Ref traceback = Ref::steal(PyException_GetTraceback(top()));
+  PyObject* const arguments[] = {reinterpret_cast<PyObject*>(Py_TYPE(top())), top(),
+                                 traceback ? traceback.get() : Py_None};
+  PyObject* const result = PyObject_Vectorcall(top(4), arguments, 3, nullptr);
+  if (result == nullptr) return Step::Raised;
+  push(result);
+  return next();
+}
+
 Step Stepper::run() {
   const uint32_t arg = insn().arg;
   switch (insn().op) {
@@ -399,15 +471,24 @@ Step Stepper::run() {
     case Op::ImportName: return import_name();
     case Op::ImportFrom: return import_from();
     case Op::BeforeWith: return before_with();
+    case Op::RaiseVarargs: return raise(arg);
+    case Op::Reraise: return raise_again(arg);
+    case Op::PushExcInfo: return push_exc_info();
+    case Op::PopExcept: {
+      Ref before = Ref::steal(*--f_.sp);
+      exchange_handled(present_place(), before.get() == Py_None ? Ref() : std::move(before));
+      return next();
+    }
+    case Op::CheckExcMatch: return check_exc_match();
+    case Op::WithExceptStart: return with_except_start();
     case Op::Unknown: case Op::DeleteFast: case Op::LoadName: case Op::StoreName: case Op::DeleteName:
     case Op::DeleteGlobal: case Op::MakeCell: case Op::DeleteDeref: case Op::LoadClassDeref: case Op::CopyFreeVars:
     case Op::BuildSet: case Op::BuildMap: case Op::BuildConstKeyMap: case Op::BuildString: case Op::BuildSlice:
     case Op::ListExtend: case Op::SetUpdate: case Op::DictUpdate: case Op::DictMerge: case Op::ListToTuple:
     case Op::UnpackEx: case Op::GetYieldFromIter: case Op::GetLen: case Op::MatchMapping: case Op::MatchSequence:
     case Op::MatchKeys: case Op::MatchClass: case Op::LoadAssertionError: case Op::ReturnValue:
-    case Op::ReturnGenerator: case Op::YieldValue: case Op::Send: case Op::RaiseVarargs: case Op::Reraise:
-    case Op::PushExcInfo: case Op::PopExcept: case Op::CheckExcMatch: case Op::WithExceptStart: case Op::ReturnConst:
-    case Op::EndSend: case Op::CleanupThrow: case Op::StopIterationError:
+    case Op::ReturnGenerator: case Op::YieldValue: case Op::Send: case Op::ReturnConst: case Op::EndSend:
+    case Op::CleanupThrow: case Op::StopIterationError:
       return Step::HandOver;
   }
   return Step::HandOver;

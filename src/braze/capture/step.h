@@ -10,6 +10,7 @@ namespace braze::capture {
 enum class Step : uint8_t {
   Done,       // pc and sp stand at the next instruction
   Raised,     // an error is set; pc and sp are as CPython's unwinding takes them
+  RaisedAgain,   // one that had been raised here before, or elsewhere: its traceback gets no further row
   HandOver,   // nothing has happened
 };
 

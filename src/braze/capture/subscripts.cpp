@@ -66,13 +66,13 @@ Owned sequence_item(Executor& x, Value v, Value key) {
   return Owned::borrow(x.prov.item_of(v, PySequence_Fast_GET_ITEM(v.object, i), i));
 }
 
-Owned dict_item(Executor& x, Value dict, Value key) {
+Owned dict_item(Executor& x, Value dict, Value key, After after) {
   const Value v = x.dict_get(dict, key);
   if (v.object != nullptr) return Owned::borrow(v);
   if (PyErr_Occurred()) return {};
   if (!PyDict_CheckExact(dict.object)) {
     const Method missing = x.special(dict, interned("__missing__"));
-    if (missing.function) return x.call_method(missing, {key});
+    if (missing.function) return x.expect(after), x.call_method(missing, {key});
   }
   PyErr_SetObject(PyExc_KeyError, key.object);
   return {};
@@ -87,7 +87,7 @@ Owned Executor::subscript(Value container, Value key) {
   if (PyList_CheckExact(container.object) || PyTuple_CheckExact(container.object)) {
     return sequence_item(*this, container, key);
   }
-  if (PyDict_CheckExact(container.object)) return dict_item(*this, container, key);
+  if (PyDict_CheckExact(container.object)) return dict_item(*this, container, key, after);
   const Category c = prov.category(container.object);
   if (Owned out; typing_subscript(*this, container, key, out)) return out;
   if (c == Category::Tensor) return call_tensor_operator(*this, "getitem", {container, key});
@@ -121,7 +121,7 @@ Owned Executor::subscript(Value container, Value key) {
   prov.use_type(container);
   prov.use_type_attribute(type, interned("__getitem__"), _PyType_Lookup(type, interned("__getitem__")));
   if (PyList_Check(container.object) || PyTuple_Check(container.object)) return sequence_item(*this, container, key);
-  if (PyDict_Check(container.object)) return dict_item(*this, container, key);
+  if (PyDict_Check(container.object)) return dict_item(*this, container, key, after);
   if (type->tp_as_mapping == nullptr && type->tp_as_sequence == nullptr) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not subscriptable", type->tp_name);
     return {};

@@ -40,16 +40,18 @@ class ThreadStateScope {
 std::vector<std::string> argument_names(const CallTarget& target) {
   std::vector<std::string> names;
   if (target.frames != nullptr) {
-    for (const LiveFrame& frame : target.frames->frames()) {
-      const auto* code = frame.at.code->object;
+    const std::vector<LiveState> states = target.frames->states();
+    for (const LiveState& state : states) {
+      const auto* code = state.code->object;
       names.emplace_back(PyUnicode_AsUTF8(code->co_name));
-      for (size_t i = 0; i < frame.slots.size(); i++) {
-        if (!frame.slots[i]) continue;
+      for (size_t i = 0; i < state.slots.size(); i++) {
+        if (state.slots[i] == nullptr || index_of_generator(states, state.slots[i]) >= 0) continue;
         const auto slot = static_cast<Py_ssize_t>(i);
         const Py_ssize_t n = PyTuple_GET_SIZE(code->co_localsplusnames);
         names.push_back(slot < n ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(code->co_localsplusnames, slot))
                                  : "stack[" + std::to_string(slot - n) + "]");
       }
+      if (state.handled != nullptr) names.emplace_back("sys.exception()");
     }
     return names;
   }
@@ -108,28 +110,56 @@ std::string describe_error(bool& propagate) {
   return out;
 }
 
-std::vector<EntryFrame> entry_frames(Provenance& provenance, const LiveFrames& frames) {
+// The frames with the sources of what they hold. Their generators are stood in for by others in the same state, so that
+// the trace changes nothing; where it ends they are made anew.
+std::vector<EntryFrame> entry_frames(Executor& x, const LiveFrames& frames) {
+  Provenance& provenance = x.prov;
   SourceTable& sources = provenance.sources();
+  const std::vector<LiveState> states = frames.states();
   std::vector<EntryFrame> out;
+  std::vector<PyObject*> stand_ins;
+  for (const LiveState& state : states) {
+    stand_ins.push_back(nullptr);
+    if (state.generator == nullptr) continue;
+    const Ref made = Ref::steal(new_generator(state.function, state.code->object));
+    if (!made) PyErr_Clear(), unsupported("a generator that can't be made anew");
+    provenance.add_fresh(made.get());
+    stand_ins.back() = made.get();
+  }
   int64_t argument = 0;
-  for (const LiveFrame& frame : frames.frames()) {
-    EntryFrame entry{frame.at, provenance.found(frame.function.get(), sources.arg(argument)), {}};
-    argument++;
-    const int n_slots = frame.at.code->n_slots, first_free = n_slots - frame.at.code->object->co_nfreevars;
-    for (size_t i = 0; i < frame.slots.size(); i++) {
-      PyObject* const object = frame.slots[i].get();
-      if (object == nullptr) {
-        entry.slots.push_back({});
+  for (size_t k = 0; k < states.size(); k++) {
+    const LiveState& state = states[k];
+    const bool running = k < frames.frames().size();
+    EntryFrame entry{running ? frames.frames()[k].at : FramePoint{state.code},
+                     provenance.found(state.function, sources.arg(argument++)), {}, {}, {stand_ins[k], kNoSource}};
+    const int n_slots = state.code->n_slots, first_free = n_slots - state.code->object->co_nfreevars;
+    for (size_t i = 0; i < state.slots.size(); i++) {
+      PyObject* const object = state.slots[i];
+      const int64_t generator = index_of_generator(states, object);
+      if (object == nullptr || generator >= 0) {
+        entry.slots.push_back({object == nullptr ? nullptr : stand_ins[static_cast<size_t>(generator)], kNoSource});
         continue;
       }
       const auto slot = static_cast<int>(i);
-      const bool captured = first_free <= slot && slot < n_slots;
-      const Src src = sources.arg(argument);
-      argument++;
+      const bool captured = first_free <= slot && slot < n_slots && PyCell_Check(object);
+      const Src src = sources.arg(argument++);
       entry.slots.push_back(provenance.found(
           object, captured ? provenance.intern(SourceKind::ClosureCell, entry.function.src, slot - first_free) : src));
     }
-    out.push_back(std::move(entry));
+    if (state.handled != nullptr) entry.handled = provenance.found(state.handled, sources.arg(argument++));
+    if (state.generator != nullptr) {
+      std::vector<PyObject*> objects;
+      std::vector<Src> srcs(static_cast<size_t>(n_slots + state.code->n_stack) + 1, kNoSource);
+      for (const Value& v : entry.slots) srcs[objects.size()] = v.src, objects.push_back(v.object);
+      GeneratorState as_now = state.state;
+      as_now.handled = entry.handled.object;
+      set_generator(stand_ins[k], as_now, objects.data(), objects.size());
+      Fresh& record = *provenance.find_fresh(stand_ins[k]);
+      record.slots = std::move(srcs);
+      record.function = entry.function;
+    }
+    if (running) out.push_back(std::move(entry));
+    else x.note_suspended(stand_ins[k]);
   }
   return out;
 }
@@ -140,7 +170,7 @@ bool run(Executor& x, const CallTarget& target, Owned& result) {
   SourceTable& sources = provenance.sources();
   try {
     if (target.frames != nullptr) {
-      result = x.resume(entry_frames(provenance, *target.frames));
+      result = x.resume(entry_frames(x, *target.frames));
       return false;
     }
     const int64_t n_keywords = target.kwnames == nullptr ? 0 : PyTuple_GET_SIZE(target.kwnames);
@@ -197,6 +227,7 @@ CaptureOutcome trace(const CallTarget& target, const TraceOptions& options, Sour
       exit.result(result.get());
     }
     exit.side_effects();
+    exit.dropped_generators();
     Result<std::vector<TraceSession::ModeCall>> calls = (*session)->leave_modes();
     if (!calls.ok()) throw Abort{calls.why()};
     exit.calls(*calls);
@@ -253,9 +284,9 @@ CaptureOutcome trace_call(const CallTarget& target, const TraceOptions& options)
   if (is_observed()) {
     return failure(nullptr, {"a debugger or profiler is active", "compiled code gives it no events"});
   }
-  ThreadStateScope scope;
   bool bases = options.storage_bases;
   const auto attempt_once = [&](uint64_t cut_at, bool& retry) {
+    const ThreadStateScope scope;
     SourceTable sources;
     sources.set_argument_names(argument_names(target));
     if (target.frames == nullptr && PyFunction_Check(target.callee)) {

@@ -19,6 +19,12 @@ bool is_python_class(PyTypeObject* type) {
   return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_dealloc == dealloc_of_classes();
 }
 
+Ref storage_keys(PyObject* dict) {
+  if (!PyODict_Check(dict)) return Ref::steal(PyDict_Keys(dict));
+  const Ref view = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyODict_Type), "keys", "O", dict));
+  return view ? Ref::steal(PySequence_List(view.get())) : Ref();
+}
+
 PyTypeObject* native_base(PyTypeObject* type) {
   while (is_python_class(type) && type->tp_base != nullptr) type = type->tp_base;
   return type;

@@ -7,6 +7,8 @@ namespace braze::capture {
 
 // Many classes written in C are heap types, too.
 bool is_python_class(PyTypeObject* type);
+// The keys of a dict in its order, as a list, past what its class puts over keys(). Empty: an error is set.
+Ref storage_keys(PyObject* dict);
 // The type that lays out instances of `type`: the nearest base that no class statement made.
 PyTypeObject* native_base(PyTypeObject* type);
 

@@ -152,29 +152,32 @@ Made compile_entry(CompiledFunction* self, EntryCache& cache, const Call& call, 
 }
 
 // The entries for frames in this state; nullptr once there are too many states.
-std::shared_ptr<EntryCache> continuation_of(State& state, const LiveFrames& frames) {
+std::shared_ptr<EntryCache> continuation_of(State& state, const std::string& key) {
   constexpr size_t kMostStates = 256;
   auto& caches = state.continuations;
-  std::string key = frames.key();
   if (const auto known = caches.find(key); known != caches.end()) return known->second;
   if (caches.size() >= kMostStates) return nullptr;
-  return caches.emplace(std::move(key), std::make_shared<EntryCache>(state.cache.options())).first->second;
+  return caches.emplace(key, std::make_shared<EntryCache>(state.cache.options())).first->second;
 }
 
 // After a graph break: the instruction that broke the graph runs for real, then a segment that starts behind it, and
-// so on. CPython runs the frames to their end where that leads nowhere.
+// so on. CPython runs a frame to its end where none can start in it, and all of them where that leads nowhere.
 PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
   constexpr int kMostIdleSteps = 48;   // without a graph in between
+  bool end_innermost = false;
+  std::vector<PyObject*> values;
+  std::string key;
   for (int idle = 0; idle < kMostIdleSteps; idle++) {
     PyObject* result = nullptr;
-    if (!frames->step(result)) return result;
+    if (!(end_innermost ? frames->end_innermost(result) : frames->step(result))) return result;
+    end_innermost = false;
     if (capture::is_observed()) break;
-    const std::shared_ptr<EntryCache> cache = continuation_of(*self->state, *frames);
+    if (!frames->describe(values, key)) break;
+    const std::shared_ptr<EntryCache> cache = continuation_of(*self->state, key);
     if (cache == nullptr) {
       counters().skipped["too many graph breaks"]++;
       break;
     }
-    const std::vector<PyObject*> values = frames->values();
     const Call call{values[0], values.data(), static_cast<int64_t>(values.size()), nullptr, &*frames};
     Fetched fetched;
     std::shared_ptr<const Entry> entry = cache->find(call, fetched);
@@ -188,7 +191,8 @@ PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
           continue;
         }
         if (skip->failure == nullptr || !skip->failure->user_error) note_skip(self, *skip);
-        break;
+        end_innermost = true;
+        continue;
       }
       entry = std::get<std::shared_ptr<const Entry>>(std::move(made));
     }
@@ -198,8 +202,10 @@ PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
     result = run_entry(*entry, fetched, next, computed);
     if (result == nullptr) {
       // The program's own operations say what is wrong, where, and inside the program's handlers.
-      if (!computed && PyErr_ExceptionMatches(PyExc_Exception) && !must_propagate(PyErr_Occurred())) PyErr_Clear();
-      break;
+      if (computed || !PyErr_ExceptionMatches(PyExc_Exception) || must_propagate(PyErr_Occurred())) break;
+      PyErr_Clear();
+      end_innermost = true;
+      continue;
     }
     if (!next) return result;
     Ref::steal(result);

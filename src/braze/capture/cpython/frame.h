@@ -4,6 +4,7 @@
 //   python_calls_left, c_calls_left(thread)    before the recursion limit; nullptr: Python's are counted with C's
 //   enter_link(frame)                          the frame is entered from C
 //   suspend(frame, delegating)                 the generator around it is left at a yield, or (delegating) a yield from
+//   kDelegating                                the state of a generator that is left at a yield from
 //   kLeftByCallee                              who evaluates a frame clears it and takes it off the stack; before 3.12
 //                                              it was who asked for that
 #pragma once

@@ -13,6 +13,7 @@ inline void enter_link(_PyInterpreterFrame* frame) { frame->is_entry = true; }
 inline void suspend(_PyInterpreterFrame* frame, bool) {
   _PyFrame_GetGenerator(frame)->gi_frame_state = FRAME_SUSPENDED;
 }
+inline constexpr int kDelegating = FRAME_SUSPENDED;
 inline constexpr bool kLeftByCallee = false;
 
 }  // namespace braze::capture::cpython

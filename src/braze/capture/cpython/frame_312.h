@@ -17,6 +17,7 @@ inline void suspend(_PyInterpreterFrame* frame, bool) {
   generator->gi_frame_state = FRAME_SUSPENDED;
   PyThreadState_Get()->exc_info = std::exchange(generator->gi_exc_state.previous_item, nullptr);
 }
+inline constexpr int kDelegating = FRAME_SUSPENDED;
 inline constexpr bool kLeftByCallee = true;
 
 }  // namespace braze::capture::cpython
