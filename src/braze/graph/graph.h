@@ -114,6 +114,7 @@ struct OutputAlias {                                                            
   bool same_object = false;
   Shape sizes, strides; Expr offset = 0;
   bool conj = false, neg = false;   // lazily conjugated, negated
+  bool detached = false;            // shares the memory, but autograd knows it as no view
 };
 
 struct Graph {

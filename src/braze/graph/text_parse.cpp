@@ -530,6 +530,7 @@ class Parser {
       alias.strides = shape("}");
       alias.conj = accept_word("conj");
       alias.neg = accept_word("neg");
+      alias.detached = accept_word("detached");
       if (accept_word("offset")) alias.offset = expression(",)");
     }
     graph_->aliases.push_back(std::move(alias));

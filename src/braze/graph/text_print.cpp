@@ -221,6 +221,7 @@ class Printer {
           out_ += " as [" + text_of_shape(alias.sizes) + "]{" + text_of_shape(alias.strides) + "}";
           if (alias.conj) out_ += " conj";
           if (alias.neg) out_ += " neg";
+          if (alias.detached) out_ += " detached";
           if (alias.offset != Expr(0)) out_ += " offset " + to_string(alias.offset);
         }
         separator = ", ";

@@ -202,10 +202,11 @@ double compute_real(ScalarOp op, std::span<const Number> v) {
     case ScalarOp::Hypot: return std::hypot(a, b);
     case ScalarOp::CopySign: return std::copysign(a, b);
     case ScalarOp::NextAfter: return std::nextafter(a, b);
-    case ScalarOp::Minimum: return std::isnan(a) || std::isnan(b) ? nan : (b < a ? b : a);
-    case ScalarOp::Maximum: return std::isnan(a) || std::isnan(b) ? nan : (b > a ? b : a);
-    case ScalarOp::Fmin: return std::fmin(a, b);
-    case ScalarOp::Fmax: return std::fmax(a, b);
+    // Of two zeros the second, as the kernels do.
+    case ScalarOp::Minimum: return std::isnan(a) || std::isnan(b) ? nan : (a < b ? a : b);
+    case ScalarOp::Maximum: return std::isnan(a) || std::isnan(b) ? nan : (a > b ? a : b);
+    case ScalarOp::Fmin: return std::isnan(b) || a < b ? a : b;
+    case ScalarOp::Fmax: return std::isnan(b) || a > b ? a : b;
     case ScalarOp::Fma: return std::fma(a, b, static_cast<T>(v[2].real));
     default: break;
   }

@@ -43,7 +43,7 @@ bool lower_hardtanh(Lowering& l, const Node& node, ScalarOp) {
   const DType dtype = result_dtype(node);
   l.pointwise(node, [&](const Indices& at) {
     const Term x = l.operand(node.arguments[0], at, dtype);
-    return minimum(maximum(x, l.number(node, "min_val", dtype)), l.number(node, "max_val", dtype));
+    return minimum(l.number(node, "max_val", dtype), maximum(l.number(node, "min_val", dtype), x));   // x, of two zeros
   });
   return true;
 }
@@ -96,10 +96,10 @@ bool lower_softplus(Lowering& l, const Node& node, ScalarOp) {
 }
 
 bool lower_threshold(Lowering& l, const Node& node, ScalarOp) {
-  const DType dtype = result_dtype(node);
+  const DType dtype = result_dtype(node), inner = compute_type(dtype);
   l.pointwise(node, [&](const Indices& at) {
-    const Term x = l.operand(node.arguments[0], at, dtype);
-    return where(x <= l.number(node, "threshold", dtype), l.number(node, "value", dtype), x);
+    const Term x = l.operand(node.arguments[0], at, dtype).cast(inner);
+    return where(x <= l.number(node, "threshold", inner), l.number(node, "value", inner), x);
   });
   return true;
 }

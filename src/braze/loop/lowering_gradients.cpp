@@ -63,12 +63,7 @@ bool lower_sigmoid_backward(Lowering& l, const Node& node, ScalarOp) {
 }
 
 bool lower_threshold_backward(Lowering& l, const Node& node, ScalarOp) {
-  const DType dtype = result_dtype(node);
-  l.pointwise(node, [&](const Indices& at) {
-    const Term grad = l.operand(node.arguments[0], at, dtype), x = l.operand(node.arguments[1], at, dtype);
-    return where(x <= l.number(node, "threshold", dtype), 0.0, grad);
-  });
-  return true;
+  return binary(l, node, [&](Term grad, Term x) { return where(x <= l.number(node, "threshold", x.dtype()), 0.0, grad); });
 }
 
 bool lower_hardtanh_backward(Lowering& l, const Node& node, ScalarOp) {

@@ -104,7 +104,10 @@ bool lower_square(Lowering& l, const Node& node, ScalarOp) {
 
 bool lower_relu(Lowering& l, const Node& node, ScalarOp) {
   if (result_dtype(node) == DType::Bool) return false;
-  l.pointwise(node, [&](const Indices& at) { return maximum(l.operand(first(node), at), 0.0); });
+  l.pointwise(node, [&](const Indices& at) {
+    const Term x = l.operand(first(node), at);
+    return maximum(x.constant(0), x);   // x, of two zeros
+  });
   return true;
 }
 
@@ -156,7 +159,7 @@ bool lower_round_decimals(Lowering& l, const Node& node, ScalarOp op) {
   if (!decimals || !is_floating(dtype)) return false;
   const double power = std::pow(10.0, static_cast<double>(std::abs(*decimals)));
   l.pointwise(node, [&](const Indices& at) {
-    const Term x = l.operand(first(node), at);
+    const Term x = l.operand(first(node), at).cast(compute_type(dtype));
     return *decimals >= 0 ? (x * power).apply(op) / power : (x / power).apply(op) * power;
   });
   return true;
@@ -259,7 +262,9 @@ bool lower_binary(Lowering& l, const Node& node, ScalarOp op) {
       default: return false;
     }
   }
-  return binary(l, node, [op](Term a, Term b) { return a.apply(op, b); });
+  // Of two zeros eager's fmax and fmin give the first, except where they convert bf16.
+  const bool first_zero = (op == ScalarOp::Fmax || op == ScalarOp::Fmin) && result_dtype(node) != DType::BF16;
+  return binary(l, node, [op, first_zero](Term a, Term b) { return first_zero ? b.apply(op, a) : a.apply(op, b); });
 }
 
 // In the operands' own precision: a neighbour in f32 is none in bf16.
@@ -315,7 +320,7 @@ bool lower_pow_scalar(Lowering& l, const Node& node, ScalarOp) {
       if (*exponent == -1) return x.apply(ScalarOp::Reciprocal);
       if (*exponent == -2) return (x * x).apply(ScalarOp::Reciprocal);
     }
-    return x.apply(ScalarOp::Pow, l.number(second(node), x.dtype()));
+    return x.apply(ScalarOp::Pow, l.number(second(node), dtype).cast(x.dtype()));
   });
   return true;
 }
@@ -413,8 +418,13 @@ bool lower_clamp(Lowering& l, const Node& node, ScalarOp) {
   const Argument *low = bound("min"), *high = bound("max");
   l.pointwise(node, [&](const Indices& at) {
     Term x = l.operand(first(node), at, dtype);
-    if (low != nullptr) x = maximum(x, l.operand(*low, at, dtype));
-    if (high != nullptr) x = minimum(x, l.operand(*high, at, dtype));
+    // Of two zeros the second operand is the result: x beside a number, as eager has it, and the bound beside a tensor.
+    const auto bounded = [&](ScalarOp op, const Argument& argument) {
+      const Term limit = l.operand(argument, at, dtype);
+      return argument.is<Value*>() ? x.apply(op, limit) : limit.apply(op, x);
+    };
+    if (low != nullptr) x = bounded(ScalarOp::Maximum, *low);
+    if (high != nullptr) x = bounded(ScalarOp::Minimum, *high);
     return x;
   });
   return true;

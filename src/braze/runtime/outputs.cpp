@@ -62,6 +62,7 @@ void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
                                                                    base.storage_offset() + offset);
     if (alias.conj) view = view._conj();
     if (alias.neg) view = view._neg_view();
+    if (alias.detached) view = view.detach();
     outputs[output] = std::move(view);
   }
 }

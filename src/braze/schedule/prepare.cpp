@@ -107,6 +107,9 @@ class Preparation {
 
   const Scalar* combined(const Buffer& b, const std::vector<const Scalar*>& taps) {
     const Scalar* sum = taps[0];
+    // A sum starts at 0, which nothing but -0 can be told from.
+    if (b.reduce == ReduceOp::Sum && is_floating(b.accumulate))
+      sum = work_.scalars.apply(ScalarOp::Add, b.accumulate, {sum, work_.scalars.constant(b.accumulate, 0.0)});
     for (size_t k = 1; k < taps.size(); ++k)
       sum = work_.scalars.apply(combining_op(b.reduce), b.accumulate, {sum, taps[k]});
     return sum;

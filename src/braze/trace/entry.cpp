@@ -25,6 +25,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -84,6 +85,49 @@ void refuse_expanded(const std::vector<Written>& written) {
     for (size_t d = 0; d < w.sizes.size(); ++d)
       if (strides[d].maybe_as_int() == 0 && w.sizes[d].maybe_as_int().value_or(2) > 1)
         unsupported("a write to an expanded tensor, whose elements share memory");
+  }
+}
+
+// What a tensor's elements take of its storage, if they lie in it without gaps and the numbers are known.
+struct Extent {
+  int64_t begin = 0, end = 0;
+  std::vector<int64_t> sizes, strides;
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+std::optional<Extent> extent_of(const at::Tensor& tensor) {
+  const auto known = [](c10::SymIntArrayRef from, std::vector<int64_t>& to) {
+    for (const c10::SymInt& n : from) {
+      const std::optional<int64_t> value = n.maybe_as_int();
+      if (!value) return false;
+      to.push_back(*value);
+    }
+    return true;
+  };
+  Extent out;
+  const std::optional<int64_t> offset = tensor.sym_storage_offset().maybe_as_int();
+  if (!offset || !known(tensor.sym_sizes(), out.sizes) || !known(tensor.sym_strides(), out.strides)) return std::nullopt;
+  if (!out.sizes.empty() && dense_order(out.sizes, out.strides).empty()) return std::nullopt;
+  out.begin = out.end = *offset;
+  int64_t n = 1;
+  for (const int64_t size : out.sizes) n *= size;
+  out.end += n;
+  return out;
+}
+
+// Eager refuses to read elements that lie between those which the same operator writes.
+void refuse_partial_overlap(const std::vector<Written>& written, at::ArrayRef<IValue> arguments) {
+  const auto check = [&](const at::Tensor& read) {
+    if (!is_wrapper(read) || !read.has_storage()) return;
+    for (const Written& w : written) {
+      if (w.tensor.is_same(read) || w.tensor.storage().unsafeGetStorageImpl() != read.storage().unsafeGetStorageImpl()) continue;
+      const std::optional<Extent> a = extent_of(w.tensor), b = extent_of(read);
+      if (a && b && *a != *b && a->begin < b->end && b->begin < a->end)
+        unsupported("an operator that writes a part of the memory which it reads");
+    }
+  };
+  for (const IValue& argument : arguments) {
+    if (argument.isTensor()) check(argument.toTensor());
+    else if (argument.isTensorList()) for (const IValue& item : argument.toListRef()) check(item.toTensor());
   }
 }
 
@@ -168,7 +212,10 @@ void mutable_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack)
     const std::vector<Written> written =
         written_arguments(schema, torch::jit::last(*stack, schema.arguments().size()));
     if (written.size() > 1) refuse_repeated_storage(written);
-    if (!changes_metadata(op)) refuse_expanded(written);
+    if (!changes_metadata(op)) {
+      refuse_expanded(written);
+      refuse_partial_overlap(written, torch::jit::last(*stack, schema.arguments().size()));
+    }
     const int64_t first_new_id = recorder->next_value_id();
     const bool fills = is_in_place(schema) && op.hasTag(at::Tag::nondeterministic_seeded) && written.size() == 1;
     if (fills) stack->end()[-static_cast<std::ptrdiff_t>(schema.arguments().size())] = in_memory_order(op, written[0].tensor);
@@ -222,7 +269,7 @@ at::Tensor one_hot_kernel(DispatchKeySet keys, const at::Tensor& self, int64_t n
   at::_assert_async(self.ge(0).all(), "Class values must be non-negative.");
   at::_assert_async(self.lt(num_classes).all(), "Class values must be smaller than num_classes.");
   const at::Tensor classes = at::arange(num_classes, self.options());
-  return self.unsqueeze(-1).eq(classes).to(c10::kLong);
+  return self.contiguous().unsqueeze(-1).eq(classes).to(c10::kLong);
 }
 
 // Zeros without memory, which derivative formulas make: kernels read memory.

@@ -18,7 +18,8 @@ namespace {
 enum Field : unsigned {
   kGrad, kInference, kCpuAutocast, kCudaAutocast, kDeterministic, kDeterministicWarn, kFillUninitialized,
   kTorchFunctionMode, kDispatchMode, kMkldnn, kFlash, kMemoryEfficient, kMathAttention, kCudnnAttention,
-  kAnomaly, kSavedTensorHooks, kCudnn, kForwardGrad, kTransform,
+  kAnomaly, kSavedTensorHooks, kCudnn, kForwardGrad, kTransform, kCudnnBenchmark, kCudnnDeterministic,
+  kAutocastCache, kMultithreading, kViewReplay,
   kDefaultDtype = 24, kCpuDtype = 32, kCudaDtype = 40,   // 8 bits each
 };
 
@@ -45,6 +46,10 @@ uint64_t pack_modes() {
                   bit(context.userEnabledMemEfficientSDP(), kMemoryEfficient) |
                   bit(context.userEnabledMathSDP(), kMathAttention) |
                   bit(context.userEnabledCuDNNSDP(), kCudnnAttention) | bit(context.userEnabledCuDNN(), kCudnn) |
+                  bit(context.benchmarkCuDNN(), kCudnnBenchmark) | bit(context.deterministicCuDNN(), kCudnnDeterministic) |
+                  bit(at::autocast::is_autocast_cache_enabled(), kAutocastCache) |
+                  bit(autograd.get_multithreading_enabled(), kMultithreading) |
+                  bit(autograd.get_view_replay_enabled(), kViewReplay) |
                   bit(torch::autograd::AnomalyMode::is_enabled(), kAnomaly) |
                   bit(local.included_.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode), kTransform) |
                   bit(at::SavedTensorDefaultHooks::is_enabled() &&
@@ -64,7 +69,9 @@ std::string describe_modes(uint64_t modes) {
       {kMemoryEfficient, "memory-efficient attention"}, {kMathAttention, "math attention"},
       {kCudnnAttention, "cudnn attention"}, {kAnomaly, "anomaly detection"},
       {kSavedTensorHooks, "saved tensor hooks"}, {kCudnn, "cudnn"}, {kForwardGrad, "forward AD"},
-      {kTransform, "functional transform"}};
+      {kTransform, "functional transform"},
+      {kCudnnBenchmark, "cudnn benchmark"}, {kCudnnDeterministic, "cudnn deterministic"},
+      {kAutocastCache, "autocast cache"}, {kMultithreading, "multithreaded backward"}, {kViewReplay, "view replay"}};
   std::string out;
   for (auto [field, name] : kNames)
     if (modes >> field & 1) out += (out.empty() ? "" : ", ") + std::string(name);

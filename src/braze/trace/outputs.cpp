@@ -75,9 +75,18 @@ Value* as_real(graph::Graph& graph, Value* value) {
 }
 
 // Expanded: some elements share memory.
+// True where two indices may show one place: expanded tensors, and windows that overlap.
 bool has_shared_elements(const at::Tensor& tensor) {
+  std::vector<std::pair<int64_t, int64_t>> dims;   // stride, size
   for (int64_t d = 0; d < tensor.dim(); ++d)
-    if (tensor.stride(d) == 0 && tensor.size(d) > 1) return true;
+    if (tensor.size(d) != 1) dims.emplace_back(tensor.stride(d), tensor.size(d));
+  if (tensor.numel() == 0) return false;
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;   // of the dimensions with smaller strides
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return true;
+    reach += stride * (size - 1);
+  }
   return false;
 }
 
@@ -143,7 +152,7 @@ void Session::refuse_autograd_changes() const {
 void Session::add_mutations() {
   for (const StandIn& input : stand_ins_)
     if (has_shared_elements(input.real) && functional::unsafeGetFunctionalWrapper(input.wrapper)->has_data_mutation())
-      unsupported("an expanded input is changed");
+      unsupported("an input whose elements share memory is changed");
   std::unordered_map<const void*, int> storages;   // real storages of plain inputs
   for (const StandIn& input : stand_ins_)
     if (input.base == nullptr) ++storages[input.real.storage().unsafeGetStorageImpl()];
@@ -249,6 +258,7 @@ void Session::add_view_of_input(size_t output, const at::Tensor& tensor, Value* 
   alias.strides = exprs(tensor.sym_strides());
   alias.conj = tensor.is_conj();
   alias.neg = tensor.is_neg();
+  alias.detached = !tensor.is_view();
   alias.offset = to_expr(tensor.sym_storage_offset()) - input->type.offset;
   // Tensors made of a storage count from its start, the caller's tensor as a whole from its own first element.
   if (const auto whole = whole_inputs_.find(input); whole != whole_inputs_.end())
@@ -331,6 +341,7 @@ void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs&
   alias.strides = exprs(tensor.sym_strides());
   alias.conj = tensor.is_conj();
   alias.neg = tensor.is_neg();
+  alias.detached = !tensor.is_view();
   alias.offset = to_expr(tensor.sym_storage_offset()) - whole->type.offset;
   g.aliases.push_back(std::move(alias));
   g.outputs.push_back(whole);

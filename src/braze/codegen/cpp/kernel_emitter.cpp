@@ -197,6 +197,7 @@ void KernelEmitter::loops(std::span<const LoopAxis> axes, const LoopPlan& plan, 
 
 void KernelEmitter::counted_loop(const LoopAxis& axis, const std::string& from, const std::string& to,
                                  const LoopPlan& plan, const std::function<void()>& body) {
+  if (axis.extent == Expr(0)) return;   // nothing is loaded before it, either
   if (axis.role == AxisRole::Vector) {
     vector_loop(axis, from, to, plan, body);
     return;

@@ -207,8 +207,10 @@ void KernelEmitter::store_value(const Store& store, const Value& v) {
   const DType dtype = dtype_of(store.buffer);
   const std::string size = size_suffix(dtype), raw = raw_type(dtype);
   if (a.kind == Address::Kind::Uniform) {
-    CHECK(!v.varying, "lanes with different values are stored to one place");
-    line(depth(), a.pointer + " = " + stored_element(v.names[0], dtype, "0") + ";");
+    // The last of several lanes, as if they came one after the other.
+    const std::string live = v.varying ? vector_->live : "";
+    const std::string last = !v.varying ? "0" : live.empty() ? std::to_string(lanes_ - 1) : live + " - 1";
+    line(depth(), a.pointer + " = " + stored_element(v.at(groups() - 1), dtype, last) + ";");
     return;
   }
   const std::string live = vector_->live, n = live.empty() ? std::to_string(lanes_) + "l" : live;
@@ -256,7 +258,7 @@ loop::ReduceOp reduce_op(Store::Combine combine) {
 void KernelEmitter::combine_in_place(const Store& store, const Address& a, const Value& v) {
   const DType dtype = dtype_of(store.buffer);
   const loop::ReduceOp op = reduce_op(store.combine);
-  if (a.kind == Address::Kind::Uniform && !v.varying) {
+  if (a.kind == Address::Kind::Uniform && !vector_) {
     const std::string sum = fresh("v");
     line(depth(), std::string("const ") + vector_type(register_of(dtype)) + " " + sum + " = " +
                       combine_text(op, dtype, element_text(a.pointer, dtype), v.names[0]) + ";");

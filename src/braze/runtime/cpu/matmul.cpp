@@ -21,6 +21,8 @@ constexpr int64_t kBlockRows = 512;
 constexpr int64_t kMostPackedRows = 1536;
 // Else each block of K adds to the sums of so many rows (128 KB) before the next is packed.
 constexpr int64_t kSplitRows = 512;
+// With so many columns that takes 512 KB, and half a megabyte for the sums of kSplitRows.
+constexpr int64_t kMostColumns = 4 * kColumns;
 // Rows whose sums (12 KB) are finished while they are in L1.
 constexpr int64_t kSumRows = 48;
 // Multiply-adds below which a second thread costs more than it gives (about 3 us).
@@ -43,6 +45,7 @@ struct Problem {
   int64_t c_stride;
   const void* bias;
   MatmulForm form;
+  bool keeps_sums() const { return products.bytes == static_cast<int64_t>(sizeof(float)); }
 };
 
 const void* at(const void* data, int64_t elements, int64_t bytes) { return static_cast<const char*>(data) + elements * bytes; }
@@ -62,6 +65,17 @@ void finish(const Problem& p, const float* sums, int64_t stride, int64_t first, 
 
 bool packs_whole(const Problem& p) { return p.k <= kMostPackedRows * p.products.per_lane; }
 
+// Columns of a block. A long K is packed piece by piece, and each piece of A is read once a block: then wide ones are
+// better, as long as every thread has its share.
+int64_t block_columns(const Problem& p, int64_t threads) {
+  if (packs_whole(p)) return kColumns;
+  for (int64_t columns = kMostColumns; columns > kColumns; columns /= 2) {
+    const int64_t blocks = (p.n + columns - 1) / columns;
+    if (blocks >= 4 * threads || (p.n % columns == 0 && blocks % threads == 0)) return columns;
+  }
+  return kColumns;
+}
+
 // One block of columns and rows [first, last). Its panels are packed one after the other, so that a row of B, which may
 // be alone on its page, is read whole.
 void column_block(const Problem& p, int64_t column, int64_t width, int64_t first, int64_t last) {
@@ -70,8 +84,12 @@ void column_block(const Problem& p, int64_t column, int64_t width, int64_t first
   const int64_t rows = last - first;
   const int64_t packed_k = packs_whole(p) ? p.k : block_k, sum_rows = packs_whole(p) ? std::min(kSumRows, rows) : rows;
   const auto packed_rows = [&](int64_t k) { return (k + products.per_lane - 1) / products.per_lane; };
-  float* packed = pack_scratch.at_least(packed_rows(packed_k) * kColumns);
-  float* sums = sum_scratch.at_least(sum_rows * kColumns);
+  float* packed = pack_scratch.at_least(packed_rows(packed_k) * rounded_up(width, kColumns));
+  // Sums of whole vectors that need no rounding are made where the results belong: the tiles' stores wait for memory
+  // while the next tile is computed, which those of a copy would not.
+  const bool direct = packs_whole(p) && p.keeps_sums() && width % p.isa.lanes == 0;
+  const int64_t sum_stride = direct ? p.c_stride : rounded_up(width, kColumns);
+  float* sums = direct ? nullptr : sum_scratch.at_least(sum_rows * sum_stride);
   for (int64_t start = 0; start < p.k; start += packed_k) {
     const int64_t end = std::min(p.k, start + packed_k), panel_floats = packed_rows(end - start) * panel;
     for (int64_t j = 0; j < width; j += panel)
@@ -79,12 +97,15 @@ void column_block(const Problem& p, int64_t column, int64_t width, int64_t first
                     p.b.column_stride, end - start, std::min(panel, width - j), packed + j / panel * panel_floats);
     for (int64_t row = 0; row < rows; row += sum_rows) {
       const int64_t count = std::min(sum_rows, rows - row);
+      if (direct) sums = static_cast<float*>(p.c) + (first + row) * p.c_stride + column;
       for (int64_t k = start; k < end; k += block_k)
         for (int64_t j = 0; j < width; j += panel)
           products.multiply(count, std::min(panel, width - j), std::min(block_k, end - k), at(p.a.data, (first + row) * p.a.row_stride + k, products.a_bytes),
                             p.a.row_stride, packed + j / panel * panel_floats + packed_rows(k - start) * panel, sums + j,
-                            kColumns, k > 0);
-      if (end == p.k) finish(p, sums, kColumns, first + row, count, column, width);
+                            sum_stride, k > 0);
+      if (end < p.k || (direct && p.bias == nullptr)) continue;
+      for (int64_t j = 0; j < width; j += kColumns)
+        finish(p, sums + j, sum_stride, first + row, count, column + j, std::min(kColumns, width - j));
     }
   }
 }
@@ -168,9 +189,9 @@ int64_t few_columns(const Problem& p, int64_t width) {
 void run_rows(const Problem& p, int64_t threads) {
   if (p.form == MatmulForm::Dot) return run_dot(p, threads);
   if (p.form == MatmulForm::Sums) return run_sums(p, threads);
-  const int64_t blocks = (p.n + kColumns - 1) / kColumns;
+  const int64_t columns = block_columns(p, threads), blocks = (p.n + columns - 1) / columns;
   // Blocks are shared out first: each is packed once. Few blocks that don't come out even are split by rows too.
-  const bool even = blocks % threads == 0 && p.n % kColumns == 0;
+  const bool even = blocks % threads == 0 && p.n % columns == 0;
   int64_t row_parts = 1;
   while (blocks * row_parts < threads * 4 && !even && p.m / (row_parts * 2) >= 4 * p.isa.tile_rows) row_parts *= 2;
   const int64_t rows_each = ((p.m + row_parts - 1) / row_parts + p.isa.tile_rows - 1) / p.isa.tile_rows * p.isa.tile_rows;
@@ -178,7 +199,7 @@ void run_rows(const Problem& p, int64_t threads) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t % row_parts * rows_each;
       const int64_t last = std::min(p.m, first + rows_each);
-      const int64_t column = t / row_parts * kColumns, width = std::min(kColumns, p.n - column);
+      const int64_t column = t / row_parts * columns, width = std::min(columns, p.n - column);
       const int64_t few = few_columns(p, width);
       for (int64_t row = first; few > 0 && row < last; row += kSplitRows)
         dot_block(p, column + width - few, few, row, std::min(last, row + kSplitRows));

@@ -1,0 +1,171 @@
+"""Values that are easily almost right, and values that eager refuses: the same results, the same errors."""
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import braze
+
+X = torch.randn(1024, generator=torch.Generator().manual_seed(0))
+ZEROS = torch.tensor([0.0, -0.0] * 80)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    braze.reset()
+    yield
+
+
+def signs(x):
+    return (1 / x.float()).sign()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("f", [
+    torch.relu, F.relu6, lambda x: F.hardtanh(x, -1.0, 0.0), lambda x: x.clamp(min=0.0), lambda x: x.clamp(min=-0.0),
+    lambda x: x.clamp(max=0.0), lambda x: x.clamp(max=-0.0), lambda x: torch.fmax(x, -x), lambda x: torch.fmin(x, -x),
+    lambda x: (x * 0.0 - 0.0).view(-1, 2).sum(1), lambda x: torch.stack([x, x]).mean(0)])
+def test_signs_of_zeros(f, dtype):
+    x = ZEROS.to(dtype)
+    assert torch.equal(signs(braze.compile(f)(x)), signs(f(x)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("f", [
+    lambda x: x.abs() ** 2.1, lambda x: x.abs() ** -1.7, lambda x: F.threshold(x, 0.1, 20.3),
+    lambda x: torch.ops.aten.threshold_backward(x + 1, x, 0.3), lambda x: (x * 10).round(decimals=2),
+    lambda x: (x * 1000).round(decimals=-1), lambda x: x.clamp(0.1, 0.65), lambda x: F.hardshrink(x, 0.3)])
+def test_numbers_beside_16_bit_values(f, dtype):
+    x = X.to(dtype)
+    assert torch.equal(braze.compile(f, fullgraph=True)(x), f(x))
+
+
+def half(x):
+    return x.half()
+
+
+ERRORS = {
+    "fill": lambda x: x.to(torch.uint8).fill_(257),
+    "fill half": lambda x: half(x).fill_(1e6),
+    "full": lambda x: torch.full((2,), 1e6, dtype=torch.float16) + x[0],
+    "full_like": lambda x: torch.full_like(x.to(torch.uint8), 300),
+    "masked_fill": lambda x: half(x).masked_fill(x > 0, -1e9),
+    "index_fill": lambda x: x.to(torch.uint8).index_fill(0, torch.tensor([0]), 300),
+    "scatter": lambda x: x.to(torch.uint8).scatter(0, torch.tensor([0]), 300),
+    "pad": lambda x: F.pad(x.to(torch.uint8), (1, 1), value=300),
+    "clamp": lambda x: x.int().clamp(max=2**40),
+    "copy within": lambda x: x.narrow(0, 1, 2).copy_(x.narrow(0, 0, 2)),
+    "add transposed": lambda x: x.clone().view(32, 32).add_(x.view(32, 32).t()) and x.view(32, 32).add_(x.view(32, 32).t()),
+    "max of nothing": lambda x: x[:0].max(),
+    "min of nothing": lambda x: x[:0].min(),
+    "max over nothing": lambda x: x.view(4, -1)[:0].max(0).values,
+    "no such dimension": lambda x: (x.softmax(5), x + 1)[1],
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_values_that_eager_refuses(name):
+    f = ERRORS[name]
+    with pytest.raises(Exception) as expected:   # noqa: B017, PT011: eager's, whatever it is
+        f(X.clone())
+    with pytest.raises(type(expected.value)) as got:
+        braze.compile(f)(X.clone())
+    assert str(got.value).splitlines()[0] == str(expected.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x.to(torch.uint8).fill_(-1), lambda x: half(x).masked_fill(x > 0, -float("inf")),
+    lambda x: x.view(32, 32)[0].add_(x.view(32, 32)[1]), lambda x: x.view(32, 32)[:, 0].add_(x.view(32, 32)[:, 1]),
+    lambda x: x.add_(x), lambda x: x[:512].add_(x[512:])])
+def test_values_that_are_just_allowed(f):
+    assert torch.equal(braze.compile(f, fullgraph=True)(X.clone()), f(X.clone()))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: torch.zeros(5).index_add(0, torch.zeros(7, dtype=torch.long), torch.ones(7)) + x,
+    lambda x: torch.zeros(5).index_add(0, torch.zeros(70, dtype=torch.long), torch.ones(70)) + x,
+    lambda x: torch.zeros(5, 3).index_add(0, torch.zeros(40, dtype=torch.long), x[:1].expand(40, 3)),
+    lambda x: torch.ones(5).scatter_reduce(0, torch.zeros(5, dtype=torch.long), torch.full((5,), 2.0), "prod") + x,
+    lambda x: torch.zeros(5).index_put((torch.zeros(33, dtype=torch.long),), torch.ones(33), accumulate=True) + x,
+    lambda x: torch.zeros(5).scatter_add(0, torch.zeros(5, dtype=torch.long), x),
+    lambda x: torch.zeros(5).scatter(0, torch.ones(5, dtype=torch.long), x)])
+def test_updates_that_all_meet_in_one_place(f):
+    x = torch.arange(1.0, 6.0)
+    assert torch.equal(braze.compile(f, fullgraph=True)(x), f(x))
+
+
+@pytest.mark.parametrize("view", [lambda x: x.unfold(0, 3, 1), lambda x: x.as_strided((3, 2), (1, 1)), lambda x: x[:1].expand(3)])
+def test_written_inputs_whose_elements_share_memory(view):
+    def f(v):
+        v.add_(1)
+        return v
+
+    results = []
+    for g in (f, braze.compile(f)):
+        x = torch.arange(5.0)
+        try:
+            g(view(x))
+        except RuntimeError as error:
+            results.append(str(error))
+        else:
+            results.append(x.tolist())
+    assert results[0] == results[1]
+
+
+def test_detached_results_are_no_views():
+    x = torch.ones(3, 2)
+    for f in (lambda x: x.detach(), lambda x: x.data, lambda x: x.view(-1).detach(), lambda x: x.view(-1), lambda x: x[0]):
+        for needs_gradients in (False, True):
+            a, b = f(x.clone().requires_grad_(needs_gradients)), braze.compile(f)(x.clone().requires_grad_(needs_gradients))
+            assert (a._is_view(), a.requires_grad) == (b._is_view(), b.requires_grad)
+
+
+def test_state_that_is_read():
+    """What the program asks of torch's state is asked again when that has changed."""
+    compiled = braze.compile(lambda x: (x + 1, torch.backends.cudnn.benchmark, torch.distributed.is_initialized()))
+    threads = braze.compile(lambda x: x * torch.get_num_threads())
+    before, n = torch.backends.cudnn.benchmark, torch.get_num_threads()
+    try:
+        for value in (False, True, False):
+            torch.backends.cudnn.benchmark = value
+            assert compiled(torch.ones(1))[1:] == (value, False)
+        for k in (1, 2):
+            torch.set_num_threads(k)
+            assert threads(torch.ones(1)).item() == k
+    finally:
+        torch.backends.cudnn.benchmark = before
+        torch.set_num_threads(n)
+
+
+def test_layouts_of_one_hot():
+    index = torch.arange(6).view(2, 3)
+    for x in (index, index.t()):
+        got, want = braze.compile(lambda x: F.one_hot(x, 6))(x), F.one_hot(x, 6)
+        assert torch.equal(got, want) and got.stride() == want.stride()
+
+
+def test_arguments_stay_as_they_were():
+    x = X.clone()
+    before = copy.deepcopy(x)
+    with pytest.raises(RuntimeError):
+        braze.compile(ERRORS["copy within"])(x)
+    assert torch.equal(x, before)
+
+
+def outer_with_nothing(x):
+    return torch.outer(x[:3].index_select(0, torch.arange(0) % 3), x)
+
+
+@pytest.mark.parametrize("f", [
+    outer_with_nothing, lambda x: x.scatter(0, torch.zeros(0, dtype=torch.long), x),
+    lambda x: F.grid_sample(x.view(1, 1, 2, 2), x.new_ones(1, 0, 2, 2), align_corners=False),
+    lambda x: x.amax(0, keepdim=True).index_select(-1, torch.arange(0) % 1)])
+def test_computed_indices_into_nothing(f):
+    results = []
+    for g in (f, braze.compile(f, fullgraph=True)):
+        x = torch.arange(4.0, dtype=torch.float64).requires_grad_()
+        out = g(x)
+        out.sum().backward()
+        results.append((out.shape, x.grad))
+    assert results[0][0] == results[1][0] and torch.equal(results[0][1], results[1][1])
