@@ -131,6 +131,10 @@ bool load_natives() {
         table()[key_of(value)] = {NativeKind::Pure};
     }
   }
+  // As a context it pushes a mode.
+  for (const char* name : {"__enter__", "__exit__"})
+    if (PyObject* value = PyDict_GetItemString(capture::type_dict(&THPDeviceType), name))
+      table()[key_of(value)] = {NativeKind::Break, "torch.device as a context"};
   for (const char* name : {"numel", "__add__", "__mul__", "__rmul__", "__getitem__", "__len__", "__eq__", "__contains__"})
     if (PyObject* value = PyDict_GetItemString(capture::type_dict(&THPSizeType), name)) table()[key_of(value)] = {NativeKind::Pure};
   return true;

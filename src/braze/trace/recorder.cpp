@@ -225,7 +225,7 @@ bool Recorder::set_recompute(bool on) {
 
 graph::Node* Recorder::add_node(const OperatorInfo& info, std::vector<graph::Argument> arguments,
                                 std::vector<graph::TensorType> types) {
-  refuse_invalid_values(*info.op, arguments, types);
+  refuse_invalid_values(*info.op, arguments, types, *env_);
   graph::Node* node = graph_->add_node(info.op, std::move(arguments), std::move(types));
   if (info.op->has(graph::kRandom) || info.op->has(graph::kSideEffect)) {
     node->order_after = last_random_;

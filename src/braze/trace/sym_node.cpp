@@ -132,9 +132,10 @@ class ExprNode final : public c10::SymNodeImpl {
   double guard_float(const char*, int64_t) override { return number(); }
   bool guard_size_oblivious(const char* file, int64_t line) override { return guard_bool(file, line); }
   bool expect_true(const char* file, int64_t line) override { return guard_bool(file, line); }
-  // These ask for an answer without a new guard, and say what to take where there is none.
-  bool guard_or_false(const char*, int64_t) override { return env_->known(current()).value_or(false); }
-  bool guard_or_true(const char*, int64_t) override { return env_->known(current()).value_or(true); }
+  // What these decide can be seen (whether a reshape views or copies): the answer is that of the call's sizes.
+  bool guard_or_false(const char* file, int64_t line) override { return guard_bool(file, line); }
+  bool guard_or_true(const char* file, int64_t line) override { return guard_bool(file, line); }
+  // An answer without a new guard.
   bool statically_known_true(const char*, int64_t) override { return env_->known(current()).value_or(false); }
 
   SymNode is_contiguous(at::ArrayRef<SymNode> sizes, at::ArrayRef<SymNode> strides) override {
