@@ -32,51 +32,51 @@ class Box:
 
     def __init__(self, x):
         y = x * 2
-        self.n = int(y.sum().item())
+        self.n = int(y.sum().tolist())
         self.x = y + 1
 
     @property
     def scaled(self):
         y = self.x + 1
-        n = y.sum().item()
+        n = y.sum().tolist()
         return y * n
 
     @scaled.setter
     def scaled(self, value):
         y = value * 2
-        self.n = y.sum().item()
+        self.n = y.sum().tolist()
         self.x = y + self.n
 
     def __getattr__(self, name):
         if not name.startswith("times_"):
             raise AttributeError(name)
         y = self.x * int(name[6:])
-        return y + y.sum().item()
+        return y + y.sum().tolist()
 
     def __getitem__(self, i):
         y = self.x + i
-        return y * y.sum().item()
+        return y * y.sum().tolist()
 
     def __setitem__(self, i, value):
         y = value + i
-        self.x = y * y.sum().item()
+        self.x = y * y.sum().tolist()
 
     def __delitem__(self, i):
         y = self.x + i
-        self.x = y * y.sum().item()
+        self.x = y * y.sum().tolist()
 
     def __contains__(self, value):
         y = self.x + value
-        return y.sum().item()
+        return y.sum().tolist()
 
     def __enter__(self):
         y = self.x + 1
-        self.x = y * y.sum().item()
+        self.x = y * y.sum().tolist()
         return self.x
 
     def __exit__(self, *args):
         y = self.x + 1
-        self.x = y * y.sum().item()
+        self.x = y * y.sum().tolist()
 
 
 class Flag:
@@ -85,7 +85,7 @@ class Flag:
 
     def __bool__(self):
         y = self.x * 2
-        return y.sum().item() > 0
+        return y.sum().tolist() > 0
 
 
 class Countdown:
@@ -98,10 +98,10 @@ class Countdown:
     def __next__(self):
         self.x = self.x + 1
         if self.n == 0:
-            if self.x.sum().item() > -1e9:
+            if self.x.sum().tolist() > -1e9:
                 raise StopIteration
         self.n -= 1
-        return self.x * self.x.sum().item()
+        return self.x * self.x.sum().tolist()
 
 
 def test_init():
@@ -125,7 +125,7 @@ def test_init_that_returns_something():
     class Odd:
         def __init__(self, x):
             y = x + 1
-            if y.sum().item() < 0:
+            if y.sum().tolist() < 0:
                 return 3
 
     def f(x):
@@ -216,7 +216,7 @@ def test_errors_leave_through_the_caller():
     class Fails:
         def __init__(self, x):
             y = x + 1
-            raise KeyError(y.sum().item())
+            raise KeyError(y.sum().tolist())
 
         @property
         def value(self):
@@ -240,7 +240,7 @@ class Amount:
 
     def parts(self, other):
         y = self.x + getattr(other, "x", other)
-        return Amount(y * y.sum().item())
+        return Amount(y * y.sum().tolist())
 
     def __add__(self, other):
         return NotImplemented if other is None else self.parts(other)
@@ -252,15 +252,15 @@ class Amount:
 
     def __eq__(self, other):
         y = self.x - other.x
-        return y.abs().sum().item() == 0
+        return y.abs().sum().tolist() == 0
 
     def __lt__(self, other):
         y = self.x - other.x
-        return y.sum().item() < 0
+        return y.sum().tolist() < 0
 
     def __iter__(self):
         y = self.x * 2
-        return iter((y, y.sum().item()))
+        return iter((y, y.sum().tolist()))
 
 
 def test_operators():
@@ -290,7 +290,7 @@ def test_operators_that_give_up():
             return Amount(x) + None
         except TypeError as error:
             y = x * len(str(error))
-            return y + y.sum().item()
+            return y + y.sum().tolist()
 
     compare(f, X)
 
@@ -355,10 +355,10 @@ def test_handlers():
             raise ValueError(2)
         except ValueError as error:
             y = y * error.args[0]
-            y = y + int(y.sum().item() > 0)
+            y = y + int(y.sum().tolist() > 0)
             y = y * 3
         finally:
-            z = y * y.sum().item()
+            z = y * y.sum().tolist()
         return z + 1
 
     compare(f, X, -3 * X)
@@ -368,7 +368,7 @@ def test_handlers_around_breaks_that_raise():
     def inner(x):
         y = x * 2
         if y.sum() > 0:
-            raise KeyError(y.sum().item())
+            raise KeyError(y.sum().tolist())
         return y
 
     def f(x):
@@ -393,7 +393,7 @@ def test_managers_that_swallow():
 
         def __exit__(self, kind, value, tb):
             y = self.x * 2
-            self.x = y * y.sum().item()
+            self.x = y * y.sum().tolist()
             return kind is not None and kind is not TypeError
 
     def f(x):
@@ -410,7 +410,7 @@ def test_managers_that_swallow():
 def test_code_behind_a_frame_that_cpython_ends():
     def helper(x):
         y = x + 1
-        n = y.sum().item()
+        n = y.sum().tolist()
         found = {name for name in globals() if name == "X"}    # never captured
         return y * n * len(found)
 

@@ -45,6 +45,99 @@ def half(x):
     return x.half()
 
 
+def long_zeros(*sizes):
+    return torch.zeros(sizes, dtype=torch.long)
+
+
+# Kernels trust these sizes.
+MISFITS = {
+    "scatter": lambda x: x.scatter(0, long_zeros(1, 7), 1.0),
+    "scatter rows": lambda x: x.scatter(1, long_zeros(5, 2), 1.0),
+    "scatter_add": lambda x: x.scatter_add(0, long_zeros(2, 7), x),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, long_zeros(2, 7), x, "sum"),
+    "index_add": lambda x: x.index_add(0, long_zeros(2), x),
+    "index_add columns": lambda x: x.index_add(0, long_zeros(4), x[:, :5]),
+    "select_scatter": lambda x: x.select_scatter(x[0], 0, 4),
+    "select_scatter source": lambda x: x.select_scatter(x[:2], 0, 1),
+    "slice_scatter": lambda x: x.slice_scatter(x[:1], 0, 4, 5),
+    "diagonal_scatter": lambda x: x.diagonal_scatter(torch.zeros(5), 1),
+    "as_strided": lambda x: x.as_strided((2,), (-1,)),
+    "bias": lambda x: F.conv2d(x.view(1, 1, 4, 6), torch.ones(4, 1, 1, 1), torch.ones(5)),
+    "class weights": lambda x: F.cross_entropy(x, long_zeros(4), weight=torch.ones(5)),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_operands_that_do_not_fit(name):
+    x = torch.zeros(4, 6)
+    with pytest.raises((RuntimeError, IndexError)):
+        MISFITS[name](x)
+    with pytest.raises((RuntimeError, IndexError)):
+        braze.compile(MISFITS[name])(x)
+
+
+def test_a_size_that_no_longer_fits():
+    def f(x, index):
+        return x.scatter(0, index, 1.0)
+
+    compiled = braze.compile(f)
+    for columns in (8, 7, 6):
+        x = torch.zeros(4, columns)
+        assert torch.equal(compiled(x, long_zeros(1, 6)), f(x, long_zeros(1, 6)))
+    with pytest.raises(RuntimeError):
+        compiled(torch.zeros(4, 5), long_zeros(1, 6))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("f", [
+    lambda y: y[:, ::2].flatten(), lambda y: y.chunk(2, 1)[0].reshape(y.shape[0], 2, -1), lambda y: y.t().reshape(y.shape[1], -1),
+    lambda y: y.unfold(-1, 1, 2).reshape(y.shape[0], -1), lambda y: y.view(y.shape[0], -1, 2)[..., 0].reshape(y.shape[0], -1)])
+def test_views_under_changing_sizes(f, dynamic):
+    """Whether a reshape is a view or a copy decides what a write changes."""
+    def write(x):
+        y = x.clone()
+        f(y).zero_()
+        return y
+
+    compiled = braze.compile(write, dynamic=dynamic)
+    for size in ((3, 8), (4, 12), (5, 16)):
+        x = torch.ones(size)
+        assert torch.equal(compiled(x), write(x))
+
+
+def test_corrections_that_change():
+    x = torch.arange(24.0).view(4, 6)
+    for f in (lambda x, i: x.var(0, correction=i), lambda x, i: torch.std(x, correction=i)):
+        compiled = braze.compile(f)
+        for i in (1, 2, 3, 0):
+            torch.testing.assert_close(compiled(x, i), f(x, i))
+
+
+def test_autocast_settings_that_stay():
+    before = torch.get_autocast_dtype("cpu")
+    compiled = braze.compile(lambda x: (torch.set_autocast_dtype("cpu", torch.float16), x * 2)[1])
+    try:
+        compiled(torch.ones(2))
+        assert torch.get_autocast_dtype("cpu") == torch.float16
+    finally:
+        torch.set_autocast_dtype("cpu", before)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_device_as_a_context_leaves_nothing_behind(device):
+    def f(x):
+        with torch.device(device):
+            made = torch.ones(3)
+        return made.device.type, x * 2
+
+    compiled = braze.compile(f)
+    for _ in range(2):
+        name, result = compiled(torch.ones(3))
+        assert (name, result.tolist()) == (device, [2.0, 2.0, 2.0])
+        assert torch.get_default_device().type == "cpu" and torch.ones(2).device.type == "cpu"
+        assert torch._C._len_torch_function_stack() == 0
+
+
 ERRORS = {
     "fill": lambda x: x.to(torch.uint8).fill_(257),
     "fill half": lambda x: half(x).fill_(1e6),

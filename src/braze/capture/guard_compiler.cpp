@@ -124,8 +124,9 @@ void GuardCompiler::emit_load(Src src, Reg base) {
         node.reg = load(GuardOp::Member, constant(s.key.get()));
         CHECK(program_->temporaries_.size() < size_t{0xffff});
         program_->code_.back().hint = static_cast<uint16_t>(program_->temporaries_.size());
-        // A gradient lives as long as its tensor has it, and must not live longer.
-        program_->code_.back().flag = is_gradient(src) ? 1 : 0;
+        // A gradient lives as long as its tensor has it, what a weak reference names as long as somebody else holds it,
+        // and must not live longer.
+        program_->code_.back().flag = is_gradient(src) || s.key.get() == load::weak_referent() ? 1 : 0;
         program_->temporaries_.emplace_back();
       }
       break;

@@ -63,7 +63,12 @@ bool lower_sigmoid_backward(Lowering& l, const Node& node, ScalarOp) {
 }
 
 bool lower_threshold_backward(Lowering& l, const Node& node, ScalarOp) {
-  return binary(l, node, [&](Term grad, Term x) { return where(x <= l.number(node, "threshold", x.dtype()), 0.0, grad); });
+  const DType dtype = result_dtype(node), inner = compute_type(dtype);
+  l.pointwise(node, [&](const Indices& at) {
+    const Term grad = l.operand(node.arguments[0], at, dtype), x = l.operand(node.arguments[1], at, dtype).cast(inner);
+    return where(x <= l.number(node, "threshold", inner), 0.0, grad);
+  });
+  return true;
 }
 
 bool lower_hardtanh_backward(Lowering& l, const Node& node, ScalarOp) {

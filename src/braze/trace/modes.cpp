@@ -55,9 +55,9 @@ uint64_t pack_modes() {
                   bit(at::SavedTensorDefaultHooks::is_enabled() &&
                           !at::SavedTensorDefaultHooks::get_tls_state().stack.empty(), kSavedTensorHooks) |
                   byte(c10::get_default_dtype_as_scalartype(), kDefaultDtype);
-  if (cpu_autocast) word |= byte(at::autocast::get_autocast_dtype(c10::kCPU), kCpuDtype);
-  if (cuda_autocast) word |= byte(at::autocast::get_autocast_dtype(c10::kCUDA), kCudaDtype);
-  return word;
+  // Also where autocast is off: the program may set them there.
+  return word | byte(at::autocast::get_autocast_dtype(c10::kCPU), kCpuDtype) |
+         byte(at::autocast::get_autocast_dtype(c10::kCUDA), kCudaDtype);
 }
 
 std::string describe_modes(uint64_t modes) {
@@ -124,7 +124,7 @@ Result<std::vector<capture::TraceSession::ModeCall>> mode_calls(uint64_t from, u
   const auto autocast = [&](const char* device, Field enabled, Field type) {
     if ((changed >> enabled & 1) == 0 && (changed >> type & 0xff) == 0) return;
     const Ref name = Ref::steal(PyUnicode_FromString(device));
-    if ((to >> enabled & 1) != 0) add("set_autocast_dtype", {name.get(), dtype(type)});
+    if ((to >> enabled & 1) != 0 || (changed >> type & 0xff) != 0) add("set_autocast_dtype", {name.get(), dtype(type)});
     add("set_autocast_enabled", {name.get(), truth(enabled)});
   };
   autocast("cpu", kCpuAutocast, kCpuDtype);

@@ -93,12 +93,14 @@ class OperandCheck {
       : op_(op), arguments_(arguments), env_(env), self_(type("self")), rank_(self_ == nullptr ? 0 : static_cast<int64_t>(self_->sizes.size())) {}
 
   void run() {
+    if (op_.name == "aten.convolution") return bias();
     if (self_ == nullptr) return;
     if (op_.name.starts_with("aten.scatter")) scatter();
     else if (op_.name == "aten.index_add") index_add();
     else if (op_.name == "aten.slice_scatter") slice_scatter();
     else if (op_.name == "aten.select_scatter") select_scatter();
     else if (op_.name == "aten.diagonal_scatter") diagonal_scatter();
+    else if (op_.name.starts_with("aten.nll_loss")) class_weights();
     else if (op_.name == "aten.as_strided" || op_.name == "aten.as_strided_scatter") strides();
   }
 
@@ -122,6 +124,18 @@ class OperandCheck {
     for (size_t d = 0; d < sizes.size(); ++d) need(sym::eq(type.sizes[d], sizes[d]));
   }
 
+  void bias() {
+    const graph::TensorType *weight = type("weight"), *bias = type("bias");
+    const auto index = op_.argument_index("transposed");
+    const graph::Argument& transposed = arguments_[static_cast<size_t>(index)];
+    if (weight == nullptr || bias == nullptr || bias->sizes.size() != 1 || !transposed.is<bool>() || transposed.as<bool>()) return;
+    need(sym::eq(bias->sizes[0], weight->sizes[0]));
+  }
+  void class_weights() {
+    const graph::TensorType* weight = type("weight");
+    if (weight == nullptr || weight->sizes.size() != 1 || self_->sizes.empty()) return;
+    need(sym::eq(weight->sizes[0], self_->sizes[self_->sizes.size() == 1 ? 0 : 1]));
+  }
   void scatter() {
     const graph::TensorType *index = type("index"), *src = type("src");
     const auto dim = dimension();
