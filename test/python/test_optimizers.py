@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import braze
+from training_programs import step
 
 
 @pytest.fixture(autouse=True)
@@ -22,14 +23,6 @@ def net(dtype=torch.float32):
 def data(seed, dtype=torch.float32):
     g = torch.Generator().manual_seed(seed)
     return torch.randn(5, 4, generator=g).to(dtype), torch.randn(5, 2, generator=g).to(dtype)
-
-
-def step(model, optimizer, x, y):
-    optimizer.zero_grad()
-    loss = F.mse_loss(model(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
 
 
 def flat_state(optimizer):

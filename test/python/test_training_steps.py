@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import braze
+from training_programs import step
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,7 @@ def state_of(optimizer):
     return [v for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)]
 
 
-def compare(step, make_optimizer, warm=None, n=6, tolerance=5e-6):
+def compare(step, make_optimizer, warm=None, n=6, tolerance=1e-6):
     results = []
     for compiled in (False, True):
         model = net()
@@ -53,21 +54,12 @@ def compare(step, make_optimizer, warm=None, n=6, tolerance=5e-6):
     assert not braze.counters()["skipped"]
 
 
-def step(model, optimizer, x, y):
-    optimizer.zero_grad()
-    loss = F.mse_loss(model(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
-
-
 OPTIMIZERS = [
     lambda p: torch.optim.SGD(p, lr=0.1),
     lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
     lambda p: torch.optim.Adam(p, lr=0.01),
     lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
     lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
-    lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5),
     lambda p: torch.optim.Adagrad(p, lr=0.01, lr_decay=0.1),
 ]
 
@@ -75,6 +67,11 @@ OPTIMIZERS = [
 @pytest.mark.parametrize("make", OPTIMIZERS, ids=lambda m: "")
 def test_steps(make):
     compare(step, make, warm=step)
+
+
+def test_steps_of_rmsprop():
+    """Its first steps divide by roots of almost nothing: the last bits of a product show."""
+    compare(step, lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5), warm=step, tolerance=5e-6)
 
 
 def test_a_step_is_one_graph_once_its_state_is_there():

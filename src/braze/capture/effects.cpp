@@ -287,22 +287,21 @@ void Executor::mark_superseded() {
   for (const auto& c : changed_)
     for (const size_t i : c->effects) of[i] = c.get();
   struct Assigned {
-    const Changed* dict;
+    const Changed* dict;   // nullptr: an assignment before the last one is seen, too
     PyObject* key;
     size_t last;
-    bool first_seen = false;   // an assignment before the last one is seen, too
   };
   std::vector<Assigned> assigned;
   for (size_t i = effects.size(); i-- > 0;) {
     const Changed* c = of[i];
     if (c == nullptr) {
-      for (Assigned& a : assigned) a.first_seen = true, a.dict = nullptr;
+      for (Assigned& a : assigned) a.dict = nullptr;
       continue;
     }
     const Effect& e = effects[i];
     if (!PyDict_CheckExact(c->owner.get()) || e.callable.get() != method_of(&PyDict_Type, "__setitem__")) {
       for (Assigned& a : assigned)
-        if (a.dict == c) a.first_seen = true, a.dict = nullptr;
+        if (a.dict == c) a.dict = nullptr;
       continue;
     }
     PyObject* const key = e.arguments[1].ref.get();
@@ -326,7 +325,7 @@ void Executor::mark_superseded() {
     PyObject* const before = PyDict_GetItemWithError(c->owner.get(), a.key);
     PyErr_Clear();
     const Category kind = prov.category(value.object);
-    if (a.first_seen || before != value.object || (kind != Category::Tensor && kind != Category::Identity)) continue;
+    if (a.dict == nullptr || before != value.object || (kind != Category::Tensor && kind != Category::Identity)) continue;
     prov.use_present(prov.value_of({c->owner.get(), c->src}, a.key, before));
     effects[a.last].superseded = true;
   }

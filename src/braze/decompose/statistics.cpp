@@ -24,7 +24,7 @@ struct Spread {
 std::optional<Spread> spread(Builder& b, const Node& node) {
   Value* x = graph::tensor(node, "self");
   if (!is_real_float(x) || is_empty(x)) return std::nullopt;
-  if (!node.argument("correction").is_none() && !graph::number(node, "correction")) return std::nullopt;   // symbolic
+  if (graph::is_unknown_number(node, "correction")) return std::nullopt;
   auto dims = graph::wrap_dims(graph::integers(node, "dim").value_or(std::vector<int64_t>{}), x->type.dim());
   double correction = graph::number(node, "correction").value_or(1.0);
   bool keepdim = graph::boolean(node, "keepdim");

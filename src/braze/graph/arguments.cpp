@@ -72,6 +72,11 @@ std::optional<double> number(const Argument& argument) {
 
 std::optional<double> number(const Node& node, std::string_view name) { return number(node.argument(name)); }
 
+bool is_unknown_number(const Node& node, std::string_view name) {
+  const Argument& argument = node.argument(name);
+  return !argument.is_none() && !number(argument);
+}
+
 std::optional<DType> dtype(const Node& node, std::string_view name) {
   const Argument& argument = node.argument(name);
   if (!argument.is<DType>()) return std::nullopt;

@@ -25,6 +25,8 @@ Shape expressions(const Node& node, std::string_view name);
 // The value of a real number argument (integers and bools too); nullopt for None, complex, tensors, symbols.
 std::optional<double> number(const Argument& argument);
 std::optional<double> number(const Node& node, std::string_view name);
+// Given, but no number yet: what an operator does without that argument is not what it does with it.
+bool is_unknown_number(const Node& node, std::string_view name);
 std::optional<DType> dtype(const Node& node, std::string_view name);
 
 // dim counted from the end if negative; a 0-dim tensor counts as having one dimension.

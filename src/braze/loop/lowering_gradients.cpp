@@ -133,6 +133,7 @@ bool lower_mish_backward(Lowering& l, const Node& node, ScalarOp) {
 
 bool lower_logit_backward(Lowering& l, const Node& node, ScalarOp) {
   const auto eps = graph::number(node, "eps");
+  if (graph::is_unknown_number(node, "eps")) return false;
   return binary(l, node, [&](Term grad, Term x) {
     const Term inside = grad / (x * (1.0 - x));
     if (eps && *eps >= 0) {

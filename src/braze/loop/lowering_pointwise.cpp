@@ -114,7 +114,7 @@ bool lower_relu(Lowering& l, const Node& node, ScalarOp) {
 bool lower_nan_to_num(Lowering& l, const Node& node, ScalarOp) {
   const DType dtype = result_dtype(node);
   for (const char* name : {"nan", "posinf", "neginf"})
-    if (!node.argument(name).is_none() && !graph::number(node, name)) return false;   // symbolic
+    if (graph::is_unknown_number(node, name)) return false;
   double greatest = std::numeric_limits<double>::max();
   if (dtype == DType::F32) greatest = std::numeric_limits<float>::max();
   if (dtype == DType::BF16) greatest = 0x1.fep127;
@@ -134,7 +134,7 @@ bool lower_nan_to_num(Lowering& l, const Node& node, ScalarOp) {
 bool lower_logit(Lowering& l, const Node& node, ScalarOp) {
   const DType dtype = result_dtype(node);
   const auto eps = graph::number(node, "eps");
-  if (!eps && !node.argument("eps").is_none()) return false;   // symbolic
+  if (graph::is_unknown_number(node, "eps")) return false;
   l.pointwise(node, [&](const Indices& at) {
     Term x = l.operand(first(node), at, dtype);
     if (eps) {

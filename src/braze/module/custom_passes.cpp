@@ -191,6 +191,8 @@ py::list list_of(const ViewPtr& view, const std::vector<Value*>& values) {
   return out;
 }
 
+std::string name_of(const ValueHandle& v) { return v->name.empty() ? std::to_string(v->id) : v->name; }
+
 py::tuple sizes_of(const graph::Shape& shape) {
   py::list out;
   for (graph::Expr size : shape) out.append(size_object(size));
@@ -257,7 +259,7 @@ void add_graph_objects(PyObject* module) {
   py::class_<SizeHandle>(m, "SymbolicSize", "A size that differs between calls.")
       .def("__repr__", [](const SizeHandle& s) { return to_string(s.size); });
   handle_class<Value>(m, "Value", "A tensor of a graph: an input, or a result of a node.")
-      .def_property_readonly("name", [](const ValueHandle& v) { return v->name.empty() ? std::to_string(v->id) : v->name; })
+      .def_property_readonly("name", [](const ValueHandle& v) { return name_of(v); })
       .def_property_readonly("producer", [](const ValueHandle& v) -> py::object {
         return v->producer == nullptr ? py::object(py::none()) : py::cast(NodeHandle{v.view, v->producer});
       })
@@ -271,7 +273,7 @@ void add_graph_objects(PyObject* module) {
       .def_property_readonly("sizes", [](const ValueHandle& v) { return sizes_of(v->type.sizes); })
       .def_property_readonly("strides", [](const ValueHandle& v) { return sizes_of(v->type.strides); })
       .def("__repr__", [](const ValueHandle& v) {
-        return "%" + (v->name.empty() ? std::to_string(v->id) : v->name) + ": " + graph::print(v->type);
+        return "%" + name_of(v) + ": " + graph::print(v->type);
       });
   handle_class<Node>(m, "Node", "A call of an operator.")
       .def_property_readonly("op", [](const NodeHandle& n) { return n->op->name; })

@@ -113,13 +113,7 @@ bool load_natives() {
   if (functorch.get() == nullptr || autograd.get() == nullptr) return false;
   PyObject *Tensor = tensor.get(), *Functions = functions.get(), *_C = c_module.get();
   PyObject *InferenceMode = inference_mode.get(), *Functorch = functorch.get(), *Autograd = autograd.get();
-#define BREAK(owner, name, reason) if (!add_attribute(owner, #name, {NativeKind::Break, reason})) return false;
-#define TENSOR(owner, name) if (!add_attribute(owner, #name, {NativeKind::Tensor})) return false;
-#define PURE(owner, name) if (!add_attribute(owner, #name, {NativeKind::Pure})) return false;
-#include "braze/trace/natives.def"
-#undef BREAK
-#undef TENSOR
-#undef PURE
+  auto* const Device = reinterpret_cast<PyObject*>(&THPDeviceType);
   for (const char* name : {"Size", "device", "finfo", "iinfo"})
     if (!add_attribute(torch.get(), name, {NativeKind::Pure}, true)) return false;
   for (PyTypeObject* type : {&THPDeviceType, &THPDtypeType, &THPFInfoType, &THPIInfoType}) {
@@ -131,10 +125,13 @@ bool load_natives() {
         table()[key_of(value)] = {NativeKind::Pure};
     }
   }
-  // As a context it pushes a mode.
-  for (const char* name : {"__enter__", "__exit__"})
-    if (PyObject* value = PyDict_GetItemString(capture::type_dict(&THPDeviceType), name))
-      table()[key_of(value)] = {NativeKind::Break, "torch.device as a context"};
+#define BREAK(owner, name, reason) if (!add_attribute(owner, #name, {NativeKind::Break, reason})) return false;
+#define TENSOR(owner, name) if (!add_attribute(owner, #name, {NativeKind::Tensor})) return false;
+#define PURE(owner, name) if (!add_attribute(owner, #name, {NativeKind::Pure})) return false;
+#include "braze/trace/natives.def"
+#undef BREAK
+#undef TENSOR
+#undef PURE
   for (const char* name : {"numel", "__add__", "__mul__", "__rmul__", "__getitem__", "__len__", "__eq__", "__contains__"})
     if (PyObject* value = PyDict_GetItemString(capture::type_dict(&THPSizeType), name)) table()[key_of(value)] = {NativeKind::Pure};
   return true;

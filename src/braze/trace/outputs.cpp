@@ -57,6 +57,18 @@ bool is_dense(const graph::TensorType& type, sym::ShapeEnv& env) {
   return true;
 }
 
+// A row for an output that shows a part of other memory; which, and from where on, the caller says.
+graph::OutputAlias alias_of(size_t output, const at::Tensor& tensor) {
+  graph::OutputAlias alias;
+  alias.output = static_cast<int32_t>(output);
+  alias.sizes = exprs(tensor.sym_sizes());
+  alias.strides = exprs(tensor.sym_strides());
+  alias.conj = tensor.is_conj();
+  alias.neg = tensor.is_neg();
+  alias.detached = !tensor.is_view();
+  return alias;
+}
+
 // Of the parts of complex numbers; else Other.
 DType real_type(DType dtype) {
   if (dtype == DType::C64) return DType::F32;
@@ -251,14 +263,8 @@ void Session::add_view_of_input(size_t output, const at::Tensor& tensor, Value* 
   for (const graph::Mutation& mutation : g.mutations)
     if (g.inputs[static_cast<size_t>(mutation.input)] == input && mutation.value->type.strides != input->type.strides)
       unsupported("an output views an input whose layout changed");
-  graph::OutputAlias alias;
-  alias.output = static_cast<int32_t>(output);
+  graph::OutputAlias alias = alias_of(output, tensor);
   alias.input = input_index(input);
-  alias.sizes = exprs(tensor.sym_sizes());
-  alias.strides = exprs(tensor.sym_strides());
-  alias.conj = tensor.is_conj();
-  alias.neg = tensor.is_neg();
-  alias.detached = !tensor.is_view();
   alias.offset = to_expr(tensor.sym_storage_offset()) - input->type.offset;
   // Tensors made of a storage count from its start, the caller's tensor as a whole from its own first element.
   if (const auto whole = whole_inputs_.find(input); whole != whole_inputs_.end())
@@ -334,14 +340,8 @@ void Session::add_fresh_output(size_t output, const at::Tensor& tensor, Outputs&
       *tracked_base = seen;
     }
   }
-  graph::OutputAlias alias;
-  alias.output = static_cast<int32_t>(output);
+  graph::OutputAlias alias = alias_of(output, tensor);
   alias.base_output = base_output;
-  alias.sizes = exprs(tensor.sym_sizes());
-  alias.strides = exprs(tensor.sym_strides());
-  alias.conj = tensor.is_conj();
-  alias.neg = tensor.is_neg();
-  alias.detached = !tensor.is_view();
   alias.offset = to_expr(tensor.sym_storage_offset()) - whole->type.offset;
   g.aliases.push_back(std::move(alias));
   g.outputs.push_back(whole);
