@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "braze/capture/natives.h"
+#include "braze/capture/natives/natives.h"
 
 namespace braze::capture {
 

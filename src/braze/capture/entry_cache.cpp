@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
-#include "braze/capture/guard_constant.h"
-#include "braze/capture/guard_object.h"
+#include "braze/capture/guards/constant.h"
+#include "braze/capture/guards/object.h"
 #include "braze/support/check.h"
 #include "braze/support/hash.h"
 #include "braze/support/log.h"

@@ -1,6 +1,6 @@
 #include "braze/capture/markings.h"
 
-#include "braze/capture/natives.h"
+#include "braze/capture/natives/natives.h"
 
 namespace braze::capture {
 

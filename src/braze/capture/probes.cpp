@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "braze/capture/frames.h"
-#include "braze/capture/guard_object.h"
+#include "braze/capture/exits/frames.h"
+#include "braze/capture/guards/object.h"
 
 namespace braze::capture {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "braze/capture/frame_hook.h"
-#include "braze/capture/guard_constant.h"
-#include "braze/capture/types.h"
+#include "braze/capture/execute/types.h"
+#include "braze/capture/exits/frame_hook.h"
+#include "braze/capture/guards/constant.h"
 
 namespace braze::capture {
 

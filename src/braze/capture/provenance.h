@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "braze/capture/guards.h"
+#include "braze/capture/guards/guards.h"
 #include "braze/capture/pointer_map.h"
 #include "braze/capture/value.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "braze/capture/guard_constant.h"
+#include "braze/capture/guards/constant.h"
 #include "braze/support/check.h"
 #include "braze/support/hash.h"
 

@@ -1,9 +1,9 @@
 #include "braze/capture/trace_call.h"
 
 #include "braze/capture/differentiation.h"
-#include "braze/capture/exit.h"
-#include "braze/capture/executor.h"
-#include "braze/capture/natives.h"
+#include "braze/capture/execute/executor.h"
+#include "braze/capture/exits/exit.h"
+#include "braze/capture/natives/natives.h"
 #include "braze/capture/observers.h"
 
 namespace braze::capture {

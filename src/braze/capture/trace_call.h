@@ -7,9 +7,9 @@
 #include <variant>
 #include <vector>
 
-#include "braze/capture/frames.h"
-#include "braze/capture/guards.h"
-#include "braze/capture/recipe.h"
+#include "braze/capture/exits/frames.h"
+#include "braze/capture/exits/recipe.h"
+#include "braze/capture/guards/guards.h"
 #include "braze/capture/tensor_domain.h"
 
 namespace braze::capture {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <thread>
 
-#include "braze/capture/guard_object.h"
-#include "braze/capture/natives.h"
+#include "braze/capture/guards/object.h"
+#include "braze/capture/natives/natives.h"
 #include "braze/capture/probes.h"
 #include "braze/jit/jit.h"
 #include "braze/module/errors.h"

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "braze/capture/guard_object.h"
-#include "braze/capture/guards.h"
+#include "braze/capture/guards/guards.h"
+#include "braze/capture/guards/object.h"
 #include "embedded_python.h"
 
 namespace braze::capture::test {

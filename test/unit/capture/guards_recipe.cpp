@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "braze/capture/recipe.h"
+#include "braze/capture/exits/recipe.h"
 #include "braze/capture/source.h"
 #include "embedded_python.h"
 

@@ -1,0 +1,180 @@
+#include "braze/capture/guards/object.h"
+
+#include "braze/capture/guards/constant.h"
+
+namespace braze::capture::object {
+
+namespace {
+
+int64_t index_at(PyDictKeysObject* keys, size_t slot) {
+  const int log2_size = DK_LOG_SIZE(keys);
+  const void* indices = keys->dk_indices;
+  if (log2_size < 8) return static_cast<const int8_t*>(indices)[slot];
+  if (log2_size < 16) return static_cast<const int16_t*>(indices)[slot];
+  if (log2_size < 32) return static_cast<const int32_t*>(indices)[slot];
+  return static_cast<const int64_t*>(indices)[slot];
+}
+
+enum class Match { No, Yes, Unknown };
+
+Match matches(PyDictKeysObject* keys, int64_t i, PyObject* key, Py_hash_t hash) {
+  PyObject* other = entry_key(keys, i);
+  if (other == key) return Match::Yes;
+  if (DK_IS_UNICODE(keys)) {
+    // A named tuple or an int never equals an exact str.
+    return constants_equal(other, key) ? Match::Yes : Match::No;
+  }
+  if (other == nullptr || DK_ENTRIES(keys)[i].me_hash != hash) return Match::No;
+  // Dicts find 1 at key True and 1.0: their own comparison decides, where it is native.
+  if (!is_value_constant(other) || !is_value_constant(key)) return Match::Unknown;
+  const int equal = PyObject_RichCompareBool(other, key, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal == 1 ? Match::Yes : Match::No;
+}
+
+bool dict_versions_work() {
+  Ref dict = Ref::steal(PyDict_New()), other = Ref::steal(PyDict_New());
+  Ref key = Ref::steal(PyUnicode_InternFromString("braze_probe"));
+  Ref value = Ref::steal(PyFloat_FromDouble(1.0)), value2 = Ref::steal(PyFloat_FromDouble(2.0));
+  if (!dict || !other || !key || !value || !value2) return false;
+  PyObject* d = dict.get();
+  uint64_t last = dict_version(d);
+  const auto moved = [&](int rc) {
+    const uint64_t before = std::exchange(last, dict_version(d));
+    return rc >= 0 && last != before && last != 0 && last != dict_version(other.get());
+  };
+  bool ok = last != dict_version(other.get()) && moved(PyDict_SetItem(d, key.get(), value.get())) &&
+            moved(PyDict_SetItem(d, key.get(), value2.get())) && moved(PyDict_DelItem(d, key.get())) &&
+            moved(PyDict_SetItem(d, key.get(), value.get()));
+  PyDict_GetItemWithError(d, key.get());
+  ok = ok && dict_version(d) == last;
+  PyDict_Clear(d);
+  return ok && moved(0);
+}
+
+// An instance of a scratch class, as its attributes move from inline values to a dict.
+class Instance {
+ public:
+  Instance() : type_(Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "BrazeProbe"))) {
+    if (type_) object_ = Ref::steal(PyObject_CallNoArgs(type_.get()));
+  }
+  explicit operator bool() const { return static_cast<bool>(object_); }
+  PyObject* type() const { return type_.get(); }
+  Storage storage() const { return instance_storage(object_.get()); }
+  uint64_t version() const { return storage().dict == nullptr ? 0 : dict_version(storage().dict); }
+  // True: read in place, the attribute is what it was set to (nullptr: deleted).
+  bool set(const Ref& name, PyObject* value) const {
+    if (PyObject_SetAttr(object_.get(), name.get(), value) < 0) return false;
+    uint16_t hint = 0;
+    bool known = true;
+    return storage_lookup(storage(), name.get(), hint, known) == value && known;
+  }
+  Ref dict() const { return Ref::steal(PyObject_GetAttrString(object_.get(), "__dict__")); }
+
+ private:
+  Ref type_, object_;
+};
+
+Ref probe_name(int i = 0) { return Ref::steal(PyUnicode_FromFormat("braze_probe_%d", i)); }
+
+bool instance_layout_works() {
+  const Instance instance;
+  const Ref name = probe_name(), other = probe_name(1);
+  if (!instance || !instance.set(name, Py_None) || instance.storage().values == nullptr) return false;
+  if (!instance.set(other, Py_True) || !instance.set(other, nullptr) || !instance.set(name, Py_False)) return false;
+  const Ref dict = instance.dict();
+  if (instance.storage().dict != dict.get() || !instance.set(name, Py_None) || !instance.set(other, Py_True)) return false;
+  for (int i = 2; i < 40; i++) {   // more than an instance holds inline
+    if (!instance.set(probe_name(i), Py_None)) return false;
+  }
+  return instance.storage().values == nullptr && instance.set(name, Py_True) && instance.set(name, nullptr);
+}
+
+bool dict_layout_works() {
+  const Ref dict = Ref::steal(PyDict_New()), absent = probe_name(1000);
+  for (int i = 0; i < 300; i++) {
+    const Ref key = i % 7 == 6 ? Ref::steal(PyLong_FromLong(i)) : probe_name(i);
+    if (!key || PyDict_SetItem(dict.get(), key.get(), key.get()) < 0) return false;
+    uint16_t hint = 0;
+    bool known = true;
+    if (dict_lookup(dict.get(), key.get(), hint, known) != key.get() || !known) return false;
+    if (dict_lookup(dict.get(), absent.get(), hint, known) != nullptr || !known) return false;
+  }
+  return true;
+}
+
+// An instance's version moves with each change, where it has one.
+bool instance_versions_work() {
+  const Instance instance;
+  const Ref name = probe_name();
+  if (!instance || !instance.set(name, Py_None)) return false;
+  const Ref dict = instance.dict();
+  const auto moves = [&](PyObject* value) {
+    const uint64_t before = instance.version();
+    return instance.set(name, value) && (before == 0 || instance.version() != before);
+  };
+  bool ok = moves(Py_True) && moves(nullptr) && moves(Py_None);
+  for (int i = 1; i < 40; i++) ok = ok && instance.set(probe_name(i), Py_None);
+  return ok && moves(Py_True) && moves(nullptr) && moves(Py_None);
+}
+
+bool type_versions_work() {
+  const Instance instance;
+  const Ref name = probe_name();
+  if (!instance) return false;
+  auto* const type = reinterpret_cast<PyTypeObject*>(instance.type());
+  _PyType_Lookup(type, name.get());
+  const uint32_t version = type_version(type);
+  if (version == 0 || PyObject_SetAttr(instance.type(), name.get(), Py_None) < 0) return false;
+  _PyType_Lookup(type, name.get());
+  return type_version(type) != version;
+}
+
+// Keys that are no plain values are found by identity, which is what their own comparison says if they define none.
+int64_t find_by_identity(PyDictKeysObject* keys, PyObject* key) {
+  for (int64_t i = 0; i < keys->dk_nentries; i++) {
+    if (entry_key(keys, i) == key) return i;
+  }
+  return Py_TYPE(key)->tp_richcompare == PyBaseObject_Type.tp_richcompare ? -1 : -2;
+}
+
+}  // namespace
+
+int64_t find_entry(PyDictKeysObject* keys, PyObject* key) {
+  if (!is_value_constant(key)) return find_by_identity(keys, key);
+  const Py_hash_t hash = PyObject_Hash(key);
+  if (hash == -1) return PyErr_Clear(), -2;
+  const size_t mask = static_cast<size_t>(DK_SIZE(keys)) - 1;
+  size_t perturb = static_cast<size_t>(hash), slot = perturb & mask;
+  for (;;) {
+    const int64_t i = index_at(keys, slot);
+    if (i == DKIX_EMPTY) return -1;
+    if (i >= 0) {
+      const Match match = matches(keys, i, key, hash);
+      if (match == Match::Yes) return i;
+      if (match == Match::Unknown) return -2;
+    }
+    perturb >>= 5;
+    slot = (slot * 5 + perturb + 1) & mask;
+  }
+}
+
+bool versions_work() {
+  static const bool ok = [] {
+    const bool outcome = layout_works() && dict_versions_work() && instance_versions_work() && type_versions_work();
+    PyErr_Clear();
+    return outcome;
+  }();
+  return ok;
+}
+
+bool layout_works() {
+  static const bool ok = [] {
+    const bool outcome = instance_layout_works() && dict_layout_works();
+    PyErr_Clear();
+    return outcome;
+  }();
+  return ok;
+}
+
+}  // namespace braze::capture::object
