@@ -2,6 +2,7 @@
 # make demo   the compiler at work on real models
 # make test   all tests; the last line is their sum
 # make bench  the measurements that docs quote
+# make sanitize  unit and FileCheck tests under ASan and UBSan (a build of its own, without torch and clang)
 PYTHON ?= python3
 BUILD ?= build/release
 VENV := .venv
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 export CCACHE_BASEDIR := $(CURDIR)
 SITE = $(shell $(BIN)/python -c "import sysconfig; print(sysconfig.get_path('platlib'))")
 
-.PHONY: all demo test bench install system clean lint
+.PHONY: all demo test bench sanitize install system clean lint
 all: install
 
 system:
@@ -37,6 +38,13 @@ test: install
 
 bench: install
 	$(BIN)/python bench/overheads.py
+
+# CPython itself frees little at its end, so leaks are no errors.
+sanitize: $(VENV)/.ready
+	$(BIN)/cmake -G Ninja -S . -B build/sanitize -DBRAZE_TORCH=OFF -DBRAZE_CLANG=OFF -DBRAZE_SANITIZE=ON -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DPython_EXECUTABLE=$(abspath $(BIN)/python)
+	$(BIN)/ninja -C build/sanitize --quiet
+	ASAN_OPTIONS=detect_leaks=0 $(BIN)/ctest --test-dir build/sanitize --output-on-failure
+	ASAN_OPTIONS=detect_leaks=0 BRAZE_BUILD=build/sanitize $(BIN)/lit -sv test/lit
 
 lint: $(VENV)/.ready
 	$(BIN)/pip install -q -r requirements-lint.txt

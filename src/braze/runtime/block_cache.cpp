@@ -71,7 +71,8 @@ class Cache final : public c10::Allocator {
   void* take(size_t size) {
     {
       std::lock_guard lock(mutex_);
-      if (auto it = free_.find(size); it != free_.end()) {
+      // The block that was freed last: its lines may still be in a cache.
+      if (auto it = free_.upper_bound(size); it != free_.begin() && (--it)->first == size) {
         void* block = it->second;
         free_.erase(it);
         cached_ -= size;
