@@ -312,3 +312,94 @@ def test_sums_over_columns_beside_rows(sizes, dynamic):
     exact = torch.autograd.grad(f(*(t.double() for t in inputs))[0], inputs)
     for got, want in zip(torch.autograd.grad(compiled(*inputs)[0], inputs), exact, strict=True):
         torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-4)
+
+
+def results_one_by_one(f, order, retain=()):
+    """What each backward pass of one result after the other leaves in the gradients, or its error."""
+    torch.manual_seed(1)
+    first, second = x(3, 4), x(4, 2)
+    results = f(first, second)
+    seen = []
+    for i in order:
+        try:
+            results[i].sum().backward(retain_graph=i in retain)
+            seen.append([None if t.grad is None else t.grad.clone() for t in (first, second)])
+        except RuntimeError as error:
+            seen.append(str(error)[:40])
+    return seen
+
+
+def sharing(a, b):
+    h = (a @ b).tanh()
+    return h.sum(), (a * 3).cos(), h.exp().mean(), a + 1, torch.cat([a, a.exp()]), a.unbind()[1]
+
+
+@BACKENDS
+@pytest.mark.parametrize("order, retain", [
+    ((1, 0, 3, 3, 4, 5), ()), ((0, 2), ()), ((0, 2, 1, 2), (0,)), ((2, 2, 0), (2,)), ((1, 1), ()), ((3, 3, 5, 5, 4, 4), ())])
+def test_results_are_differentiated_one_after_the_other(order, retain, backend):
+    want, got = (results_one_by_one(f, order, retain) for f in (sharing, braze.compile(sharing, fullgraph=True, backend=backend)))
+    assert [type(step) for step in got] == [type(step) for step in want]
+    for a, b in zip(got, want):
+        if isinstance(b, str):
+            assert a == b
+        else:
+            torch.testing.assert_close(a, b)
+
+
+@BACKENDS
+def test_a_result_that_was_written_stops_only_its_own_gradient(backend):
+    f = braze.compile(lambda a: (a.exp(), a * 2), fullgraph=True, backend=backend)
+    a = x(3)
+    first, second = f(a)
+    with torch.no_grad():
+        first.mul_(2)
+    second.sum().backward(retain_graph=True)
+    torch.testing.assert_close(a.grad, torch.full((3,), 2.0))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        first.sum().backward()
+
+
+@BACKENDS
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_nothing_flows_through_results_that_take_no_part(create_graph, backend):
+    f = braze.compile(lambda a: (a.exp(), a * 2, a.exp() * 2, torch.stack([a, a + 1])[1]), fullgraph=True, backend=backend)
+    a = torch.full((3,), 1000.0, requires_grad=True)   # exp(a) is infinite: a gradient of zero times it would be nan
+    results = f(a)
+    for result, want in ((results[1], 2.0), (results[3], 1.0)):
+        gradient, = torch.autograd.grad(result.sum(), a, create_graph=create_graph, retain_graph=True)
+        torch.testing.assert_close(gradient, torch.full((3,), want))
+
+
+@BACKENDS
+def test_only_the_gradients_that_are_asked_for_need_their_saved_values(backend):
+    f = braze.compile(lambda a, b: (a.sin() + b.cos()).sum(), fullgraph=True, backend=backend)
+    a, b = x(3), x(3)
+    loss = f(a, b)
+    with torch.no_grad():
+        b.add_(1)
+    torch.testing.assert_close(torch.autograd.grad(loss, a, retain_graph=True)[0], a.cos())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(loss, b)
+
+
+def test_sizes_of_inputs_that_a_part_does_not_need():
+    f = braze.compile(lambda a, b: (a.sum() * b.shape[0], (b * 2).sum(), (b @ b.T).sum()), dynamic=True, fullgraph=True)
+    for n in (3, 4, 6):
+        a, b = x(n), x(n, 2)
+        first, second, third = f(a, b)
+        second.backward()
+        torch.testing.assert_close(b.grad, torch.full((n, 2), 2.0))
+        first.backward(retain_graph=True)
+        torch.testing.assert_close(a.grad, torch.full((n,), float(n)))
+        gradient, = torch.autograd.grad(third, b, create_graph=True)
+        torch.testing.assert_close(torch.autograd.grad(gradient.sum(), b)[0], torch.full((n, 2), 2.0 * n))
+
+
+def test_more_parts_than_code_is_made_for():
+    f = braze.compile(lambda a: [(a * i).sin() for i in range(5)], fullgraph=True)
+    a = x(3)
+    for mask in range(1, 32):
+        results = [r for i, r in enumerate(f(a)) if mask >> i & 1]
+        gradient, = torch.autograd.grad([r.sum() for r in results], a)
+        torch.testing.assert_close(gradient, sum(i * (a * i).cos() for i in range(5) if mask >> i & 1) + torch.zeros(3))

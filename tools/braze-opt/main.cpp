@@ -6,6 +6,8 @@
 //     --types              prints the result types of each node instead of the graph
 //     --partition=N        prints the forward and the backward graph of a joint graph with N forward outputs
 //     --budget=X           of memory for activations, from 1 to 0 (1)
+//     --zero=x,y           prints the part of the graph that is left when these inputs are zero
+//     --wanted=0,2         and only these outputs are asked for (all)
 //     --lower              prints the loop IR
 //     --schedule           prints the scheduled program
 //     --emit               prints the C++ text of its kernels
@@ -18,6 +20,7 @@
 // Problems go to standard error, or with --split to standard output in the part's place; the exit status is then 1.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -28,6 +31,7 @@
 
 #include "braze/codegen/codegen.h"
 #include "braze/decompose/decompose.h"
+#include "braze/graph/restrict.h"
 #include "braze/graph/text.h"
 #include "braze/graph/type_rules.h"
 #include "braze/loop/loop_ir.h"
@@ -40,10 +44,10 @@ namespace {
 
 using namespace braze;
 
-enum class Output { Graph, Types, Partition, Loops, Schedule, Text };
+enum class Output { Graph, Types, Partition, Restricted, Loops, Schedule, Text };
 
 struct Options {
-  std::vector<std::string> passes;
+  std::vector<std::string> passes, zero_inputs, wanted;
   Output output = Output::Graph;
   bool verify = false;
   bool split = false;
@@ -109,6 +113,10 @@ Options parse_options(int argc, char** argv) {
       out.output = Output::Partition, out.forward_outputs = number_of(name, value);
     else if (name == "--budget")
       out.budget = real_of(name, value);
+    else if (name == "--zero")
+      out.output = Output::Restricted, out.zero_inputs = words_of(value);
+    else if (name == "--wanted")
+      out.output = Output::Restricted, out.wanted = words_of(value);
     else if (name == "--lower")
       out.output = Output::Loops;
     else if (name == "--schedule")
@@ -186,6 +194,16 @@ std::string partition_of(const graph::Graph& joint, const Options& options) {
   return out + fmt::format("\n// saved bytes: {}\n", parts->saved_bytes);
 }
 
+std::string restricted(const graph::Graph& graph, const Options& options) {
+  std::vector<bool> zero, wanted(graph.outputs.size(), options.wanted.empty());
+  for (const graph::Value* input : graph.inputs)
+    zero.push_back(std::ranges::find(options.zero_inputs, input->name) != options.zero_inputs.end());
+  for (const std::string& output : options.wanted) wanted.at(static_cast<size_t>(number_of("--wanted", output))) = true;
+  const graph::Restricted part = graph::restrict(graph, zero, wanted, false);
+  if (options.verify) check(*part.graph, "restricted");
+  return graph::print(*part.graph);
+}
+
 std::string kernels_of(const schedule::Program& program, const schedule::Target& target) {
   std::vector<const schedule::Kernel*> kernels;
   std::vector<std::string> names;
@@ -202,6 +220,7 @@ std::string process(std::string_view text, const Options& options) {
   for (const std::string& pass : options.passes) run_pass(*graph, pass, options);
   if (options.output == Output::Graph) return graph::print(*graph);
   if (options.output == Output::Types) return types_of(*graph);
+  if (options.output == Output::Restricted) return restricted(*graph, options);
   if (options.output == Output::Partition) return partition_of(*graph, options);
 
   Result<loop::LoopProgram> lowered = loop::lower(*graph);

@@ -339,7 +339,6 @@ runtime::TrainingPlan training_plan(const graph::Graph& joint, const trace::Grap
       }
     }
   }
-  plan.backward_sizes = parts.backward->size_inputs;
   return plan;
 }
 
@@ -385,19 +384,21 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
     return work.makes_kernels() ? make_program(*part, part, its_context, work)
                                 : runtime::make_graph_executor(std::move(part), its_context);
   };
-  const runtime::MakeBackward make_backward = [make, backward, its_context = backward_context(*backward, context),
-                                               options = compilation.options, backend = compilation.backend] {
-    Compilation work{options, backend, {.name = backward->name + " backward", .nodes = static_cast<int64_t>(backward->size())}};
+  const runtime::MakeBackward make_backward = [make, context, options = compilation.options, backend = compilation.backend](
+                                                  std::shared_ptr<const graph::Graph> part, bool by_aten) {
+    const trace::GraphContext its_context = backward_context(*part, context);
+    if (by_aten) return runtime::make_graph_executor(std::move(part), its_context);
+    Compilation work{options, backend, {.name = part->name + " backward", .nodes = static_cast<int64_t>(part->size())}};
     work.trains = true;
-    std::shared_ptr<graph::Graph> changed = graph::clone(*backward);
+    std::shared_ptr<graph::Graph> changed = graph::clone(*part);
     const bool is_changed = work.optimizes() && work.run_post_grad_passes(*changed).ok();
-    std::shared_ptr<runtime::GraphProgram> program = make(is_changed ? changed : backward, its_context, work);
+    std::shared_ptr<runtime::GraphProgram> program = make(is_changed ? changed : part, its_context, work);
     double ms = 0;
     work.finish(ms);
     return program;
   };
-  return runtime::make_training_executor(std::move(plan), make(forward, forward_context, compilation), *forward,
-                                         make_backward, joint, context);
+  return runtime::make_training_executor(std::move(plan), make(forward, forward_context, compilation),
+                                         {forward, backward, joint}, make_backward, context);
 }
 
 Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> owned, const trace::GraphContext& context) {

@@ -36,8 +36,8 @@ struct Partitioned {
   // Inputs, mutations and aliases are the joint graph's (all its inputs but the tangents, in order); outputs are the
   // forward outputs, then the saved values.
   std::unique_ptr<graph::Graph> forward;
-  // Outputs are the gradients in the joint graph's order; nullptr where that has none. size_inputs are the size symbols
-  // that it uses and no input's sizes or strides give: the forward's inputs give them.
+  // Outputs are the gradients in the joint graph's order; nullptr where that has none. size_inputs are all the size
+  // symbols that it uses, whichever of its inputs a backward pass then needs: the forward's inputs give them.
   std::unique_ptr<graph::Graph> backward;
   std::vector<BackwardInput> backward_inputs;   // one per input of the backward graph
   int64_t saved_bytes = 0;                      // of the saved values under the example sizes

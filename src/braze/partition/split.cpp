@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "braze/graph/builder.h"
+#include "braze/graph/size_symbols.h"
 #include "braze/partition/cost.h"
 #include "braze/support/check.h"
 
@@ -12,7 +13,6 @@ namespace braze::partition {
 
 using graph::Argument;
 using graph::ArgumentList;
-using graph::Expr;
 using graph::Graph;
 using graph::Node;
 using graph::Op;
@@ -160,7 +160,7 @@ class Splitter {
     }
     Graph& forward = forward_.graph();
     Value* original = forward_.get(input);
-    if (!original->type.is_strided || original->type.offset != Expr(0))
+    if (!original->type.is_strided || original->type.offset != graph::Expr(0))
       return Unsupported{"partition: a changed input that is no whole strided tensor is saved", ""};
     Node* first = forward.nodes.empty() ? nullptr : forward.nodes.front();
     Value* copy = forward.add_typed(graph::op(OpId::clone), {original}, first)->result();
@@ -207,7 +207,7 @@ class Splitter {
       const Value* gradient = joint_.graph.outputs[i];
       backward.outputs.push_back(gradient == nullptr ? nullptr : backward_.get(gradient));
     }
-    backward.size_inputs = free_symbols();
+    backward.size_inputs = graph::size_symbols(backward);
   }
 
   void add_backward_input(const Value* value, graph::InputKind kind) {
@@ -231,37 +231,6 @@ class Splitter {
     for (const Value* input : joint_.graph.inputs)
       if (joint_.is_tangent(input) && used.contains(input)) out.push_back(input);
     return out;
-  }
-
-  // In the order in which the graph first uses them.
-  std::vector<Expr> free_symbols() {
-    std::unordered_set<Expr> bound;
-    std::vector<Expr> used;
-    for (const Value* input : backward_.graph().inputs) {
-      for (const Expr e : input->type.sizes)
-        if (e.is_symbol()) bound.insert(e);
-      for (const Expr e : input->type.strides)
-        if (e.is_symbol()) bound.insert(e);
-      collect(input->type, used);
-    }
-    for (const Node* node : backward_.graph().nodes) {
-      for (const Argument& argument : node->arguments) collect(argument, used);
-      for (const Value* result : node->results) collect(result->type, used);
-    }
-    std::vector<Expr> out;
-    for (const Expr symbol : used)
-      if (bound.insert(symbol).second) out.push_back(symbol);
-    return out;
-  }
-  static void collect(const TensorType& type, std::vector<Expr>& out) {
-    for (const Expr e : type.sizes) sym::collect_symbols(e, out);
-    for (const Expr e : type.strides) sym::collect_symbols(e, out);
-    sym::collect_symbols(type.offset, out);
-  }
-  static void collect(const Argument& argument, std::vector<Expr>& out) {
-    if (const auto* e = std::get_if<Expr>(&argument.v)) sym::collect_symbols(*e, out);
-    if (const auto* list = std::get_if<ArgumentList>(&argument.v))
-      for (const Argument& item : *list) collect(item, out);
   }
 
   const Joint& joint_;

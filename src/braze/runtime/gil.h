@@ -1,4 +1,4 @@
-// GilRelease: drops the GIL for its lifetime, or until acquire().
+// GilRelease drops the GIL for its lifetime, or until acquire(); HoldGil takes it, on any thread.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -20,6 +20,17 @@ class GilRelease {
 
  private:
   PyThreadState* state_;
+};
+
+class HoldGil {
+ public:
+  HoldGil() : state_(PyGILState_Ensure()) {}
+  ~HoldGil() { PyGILState_Release(state_); }
+  HoldGil(const HoldGil&) = delete;
+  HoldGil& operator=(const HoldGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
 };
 
 }  // namespace braze::runtime

@@ -22,17 +22,19 @@ struct TrainingPlan {
     int32_t index;
   };
   std::vector<BackwardInput> backward_inputs;
-  std::vector<graph::Expr> backward_sizes;   // the backward graph's size inputs, over the symbols of the joint graph
 };
 
-// Makes the backward program at the first backward pass; called once, with the GIL.
-using MakeBackward = std::function<std::shared_ptr<GraphProgram>()>;
+// Makes the program of a backward graph, at the first backward pass that needs it; with the GIL. by_aten: node by node,
+// which costs no time to compile.
+using MakeBackward = std::function<std::shared_ptr<GraphProgram>(std::shared_ptr<const graph::Graph> backward, bool by_aten)>;
 
-// forward_graph: what `forward` runs; read only here. joint: the whole joint graph as it was traced, for backward passes
-// that are differentiated themselves.
+struct TrainingGraphs {
+  std::shared_ptr<const graph::Graph> forward, backward;   // what the programs run
+  std::shared_ptr<const graph::Graph> joint;               // as it was traced, for backward passes that are differentiated
+};
+
 std::shared_ptr<Executable> make_training_executor(TrainingPlan plan, std::shared_ptr<GraphProgram> forward,
-                                                   const graph::Graph& forward_graph, MakeBackward make_backward,
-                                                   std::shared_ptr<const graph::Graph> joint,
+                                                   TrainingGraphs graphs, MakeBackward make_backward,
                                                    const GraphContext& context);
 
 }  // namespace braze::runtime
