@@ -68,6 +68,18 @@ def test_scores_that_count_for_nothing(length):
     assert out[:, :, 3].isnan().all() and not out[:, :, :3].isnan().any() and not out[:, :, 4:].isnan().any()
 
 
+@pytest.mark.parametrize("score", [-80.0, -88.0, -100.0])
+def test_weights_below_the_normal_range_are_zero(score):
+    """As in ATen's kernel: a subnormal weight would show beside values of 1e38, and cost a hundred times as much."""
+    q, k, v = torch.zeros(1, 1, 4, 8), torch.zeros(1, 1, 32, 8), torch.full((1, 1, 32, 8), 1e38)
+    v[:, :, 0] = 0
+    mask = torch.full((4, 32), score)
+    mask[:, 0] = 0
+    out = braze.compile(F.scaled_dot_product_attention)(q, k, v, attn_mask=mask)
+    torch.testing.assert_close(out, F.scaled_dot_product_attention(q, k, v, attn_mask=mask), rtol=1e-5, atol=0)
+    assert (out == 0).all() == (score < -87)
+
+
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_backward(causal, dtype):
