@@ -27,6 +27,17 @@ bool is_symbolic_type(PyTypeObject* type) {
          std::strcmp(type->tp_name, "SymBool") == 0;
 }
 
+// Compiled regular expressions never change.
+PyTypeObject* pattern_type() {
+  static auto* const type = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("re"));
+    PyObject* const found = module ? PyObject_GetAttrString(module.get(), "Pattern") : nullptr;
+    PyErr_Clear();
+    return reinterpret_cast<PyTypeObject*>(found);
+  }();
+  return type;
+}
+
 bool is_referent_type(PyTypeObject* type) {
   static PyTypeObject* const kTypes[] = {
       &PyFunction_Type, &PyCFunction_Type, &PyModule_Type, &PyCode_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type,
@@ -38,7 +49,15 @@ bool is_referent_type(PyTypeObject* type) {
   return PyType_IsSubtype(type, &PyType_Type) || PyType_IsSubtype(type, &PyModule_Type);
 }
 
-bool compares_by_identity(Category c) { return c == Category::Identity || c == Category::Tensor; }
+bool is_mutable_class(PyTypeObject* type) {
+  return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE);
+}
+
+// Keys that guards reach by a path: objects, and tuples that hold more than plain constants.
+bool is_object_key(Category c, PyObject* key) {
+  return c == Category::Identity || c == Category::Tensor ||
+         (c == Category::Tuple && PyTuple_Check(key) && !is_value_constant(key));
+}
 
 }  // namespace
 
@@ -82,6 +101,7 @@ Category Provenance::category_of_type(PyTypeObject* type) {
     return Category::Tuple;
   }
   if (type == &PyMethod_Type) return Category::Method;
+  if (type == pattern_type()) return Category::Referent;
   if (is_referent_type(type)) return Category::Referent;
   if (is_enum_type(type)) return Category::Constant;
   if (is_symbolic_type(type)) return Category::Symbolic;
@@ -181,16 +201,55 @@ Value Provenance::item_of(Value container, PyObject* item, int64_t index) {
   return {item, recall(container.object, item)};
 }
 
-Value Provenance::value_of(Value dict, PyObject* key, PyObject* value) {
+Value Provenance::value_of(Value dict, Value key, PyObject* value) {
   if (dict.src == kNoSource) return {value, recall(dict.object, value)};
   const Source& s = sources_[dict.src];
-  if (s.kind == SourceKind::Dict) return found(value, intern(SourceKind::Attr, s.base, 0, key));
-  if (compares_by_identity(category(key))) {
-    const Src* key_src = known_.find(key);
-    if (key_src == nullptr) unsupported("an existing dict with a key of unknown origin");
-    return found(value, intern(SourceKind::Lookup, dict.src, *key_src));
+  if (s.kind == SourceKind::Dict) return found(value, intern(SourceKind::Attr, s.base, 0, key.object));
+  if (is_object_key(category(key.object), key.object)) {
+    const Src key_src = key_source(key);
+    if (key_src == kNoSource) unsupported("an existing dict with a key of unknown origin");
+    return found(value, intern(SourceKind::Lookup, dict.src, static_cast<int64_t>(key_src)));
   }
-  return found(value, intern(SourceKind::Key, dict.src, 0, key));
+  return found(value, intern(SourceKind::Key, dict.src, 0, key.object));
+}
+
+void Provenance::use_key(Value key) {
+  switch (category(key.object)) {
+    case Category::Constant:
+    case Category::Referent: return use_constant(key);
+    case Category::Identity:
+    case Category::Tensor:
+      use_type(key);
+      return use_as_key(key.object);
+    case Category::Tuple: {
+      if (!is_object_key(Category::Tuple, key.object)) return use_deep(key);
+      const Py_ssize_t n = PyTuple_GET_SIZE(key.object);
+      use_length(key, n);
+      for (Py_ssize_t i = 0; i < n; i++) use_key(item_of(key, PyTuple_GET_ITEM(key.object, i), i));
+      return;
+    }
+    case Category::Method:
+    case Category::Symbolic:
+    case Category::Unset: unsupported(std::string("a key of a dict of type ") + Py_TYPE(key.object)->tp_name);
+  }
+}
+
+Src Provenance::key_source(Value key) {
+  const Category c = category(key.object);
+  if (c == Category::Identity || c == Category::Tensor) {
+    if (const Src* known = known_.find(key.object)) return *known;
+    if (is_fresh(key.object) || c == Category::Tensor) return kNoSource;
+    unsupported("an existing dict with a key of unknown origin");
+  }
+  if (!is_object_key(c, key.object)) return constant_source(key.object);
+  const Py_ssize_t n = PyTuple_GET_SIZE(key.object);
+  const Ref numbers = Ref::steal(PyTuple_New(n));
+  for (Py_ssize_t i = 0; i < n; i++) {
+    const Src element = key_source(item_of(key, PyTuple_GET_ITEM(key.object, i), i));
+    if (element == kNoSource) return kNoSource;
+    PyTuple_SET_ITEM(numbers.get(), i, PyLong_FromUnsignedLong(element));
+  }
+  return intern(SourceKind::KeyTuple, kNoSource, 0, numbers.get());
 }
 
 bool Provenance::has_origin(Value v) {
@@ -211,7 +270,15 @@ bool Provenance::once(Src src, Flag flag) {
   return true;
 }
 
+void Provenance::use_slots(PyTypeObject* type) {
+  for (; is_mutable_class(type) && !slots_[type]; type = Py_TYPE(type)) {
+    slots_[type] = true;
+    guards_.type_slots(type);
+  }
+}
+
 void Provenance::use_type(Value v) {
+  use_slots(Py_TYPE(v.object));
   if (v.src == kNoSource || (flags(v.src) & (kType | kConstant | kIdentity))) return;
   if (!once(v.src, kType)) return;
   if (sources_[v.src].kind == SourceKind::Dict) return;   // always a dict
@@ -258,14 +325,14 @@ void Provenance::use_keys(Value dict) {
   if (dict.src == kNoSource || !once(dict.src, kKeys)) return;
   const Ref keys = storage_keys(dict.object);
   if (!keys) PyErr_Clear(), unsupported("keys of a dict that can't be listed");
-  const auto by_identity = [&](PyObject* key) { return compares_by_identity(category(key)); };
+  const auto by_path = [&](PyObject* key) { return is_object_key(category(key), key); };
   PyObject** const first = PySequence_Fast_ITEMS(keys.get());
   PyObject** const last = first + PyList_GET_SIZE(keys.get());
-  if (std::any_of(first, last, by_identity)) {   // which guards don't hold
+  if (std::any_of(first, last, by_path)) {   // which guards don't hold
     if (once(dict.src, kLength)) guards_.length(dict.src, last - first);
     for (PyObject** key = first; key != last; ++key) {
       const Value v = found(*key, intern(SourceKind::DictKey, dict.src, key - first));
-      if (!by_identity(*key)) use_deep(v);
+      use_key(v);
     }
     return;
   }
@@ -279,20 +346,19 @@ void Provenance::use_absent(Value owner, PyObject* name) {
   if (once(src, kAbsent)) guards_.absent(owner.src, name);
 }
 
-void Provenance::use_key_absent(Value dict, PyObject* key) {
+void Provenance::use_key_absent(Value dict, Value key) {
   if (dict.src == kNoSource || (flags(dict.src) & kKeys)) return;
-  if (const Category c = category(key); compares_by_identity(c)) {
-    const Src* key_src = known_.find(key);
-    if (key_src != nullptr) return guards_.lookup_absent(dict.src, *key_src);
-    if (is_fresh(key) || c == Category::Tensor) return;   // made in the trace: it can't be there
-    unsupported("an existing dict with a key of unknown origin");
+  if (is_object_key(category(key.object), key.object)) {
+    const Src key_src = key_source(key);
+    if (key_src != kNoSource) guards_.lookup_absent(dict.src, key_src);
+    return;
   }
   const Source& s = sources_[dict.src];
   if (s.kind == SourceKind::Dict && category(object_at(s.base)) == Category::Identity) {
-    return use_absent({object_at(s.base), s.base}, key);
+    return use_absent({object_at(s.base), s.base}, key.object);
   }
-  const Src src = intern(SourceKind::Key, dict.src, 0, key);
-  if (once(src, kAbsent)) guards_.key_absent(dict.src, key);
+  const Src src = intern(SourceKind::Key, dict.src, 0, key.object);
+  if (once(src, kAbsent)) guards_.key_absent(dict.src, key.object);
 }
 
 void Provenance::use_empty_slot(Value owner, PyObject* name) {
@@ -334,13 +400,15 @@ Value Provenance::class_attribute(PyTypeObject* type, PyObject* name, PyObject* 
 Value Provenance::class_attribute_as_found(PyTypeObject* type, PyObject* name, PyObject* object) {
   Src& src = type_attributes_[{type, name}];
   if (src == kNoSource) {
-    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) {   // can't change
+    if (!is_mutable_class(type)) {
       src = object == nullptr ? intern(SourceKind::TypeAttr, constant_source(reinterpret_cast<PyObject*>(type)), 0, name)
                               : constant_source(object);
     } else {
       const Src base = constant_source(reinterpret_cast<PyObject*>(type));
       src = intern(SourceKind::TypeAttr, base, 0, name);
       guards_.type_attribute(base, type, name, object);
+      use_slots(type);
+      if (object != nullptr) use_slots(Py_TYPE(object));   // whether it is a descriptor
     }
     assume_constant(src);
   }
@@ -444,6 +512,7 @@ void Provenance::use_deep(Value v) {
         for (const Value& item : items) use_deep(item);
         return;
       }
+      if (is_derived(v.object)) return;   // made of guarded values
       unsupported(std::string("an object of type ") + Py_TYPE(v.object)->tp_name +
                   " inside the arguments of a native function");
     }

@@ -98,7 +98,8 @@ class Provenance {
   // The source of something read from a container that has none.
   Src recall(PyObject* container, PyObject* item);
   Value item_of(Value container, PyObject* item, int64_t index);       // list, tuple
-  Value value_of(Value dict, PyObject* key, PyObject* value);          // dict storage
+  Value value_of(Value dict, Value key, PyObject* value);              // dict storage
+  Value value_of(Value dict, PyObject* key, PyObject* value) { return value_of(dict, Value{key, recall(dict.object, key)}, value); }
   // True if reading the object needs no guard or has a source to guard.
   bool has_origin(Value v);
   // A native made the object out of guarded values: it may be read, like all that it holds, but not changed, since
@@ -119,9 +120,13 @@ class Provenance {
   void use_truth(Value v, bool truth);
   void use_keys(Value dict);        // exact keys in exact order
   void use_absent(Value owner, PyObject* name);
-  void use_key_absent(Value dict, PyObject* key);
+  void use_key_absent(Value dict, Value key);
+  // A key of a dict, as far as its hash and its equality go: constants by value, objects by the path that leads to them.
+  void use_key(Value key);
   void use_empty_slot(Value owner, PyObject* name);
   void use_present(Value v);
+  // Special methods that the class and its metaclass lack; where there is one, its own guard says which.
+  void use_slots(PyTypeObject* type);
   void use_type_attribute(PyTypeObject* type, PyObject* name, PyObject* found);
   // A raw class attribute, guarded.
   Value class_attribute(PyTypeObject* type, PyObject* name, PyObject* found);
@@ -156,6 +161,7 @@ class Provenance {
  private:
   enum Flag : uint8_t { kType = 1, kConstant = 2, kIdentity = 4, kLength = 8, kTruth = 16, kKeys = 32, kAbsent = 64, kSame = 128 };
   uint8_t& flags(Src src);
+  Src key_source(Value key);              // kNoSource: a key with something fresh, which no existing dict can have
   uint64_t now() const { return clock_ == nullptr ? 0 : *clock_; }
   bool once(Src src, Flag flag);
   void reject_changed_storage(Value v);   // shadows are not seen by bulk reads of a __dict__
@@ -166,6 +172,7 @@ class Provenance {
   PointerMap<Category> categories_;
   PointerMap<Src> known_;            // identity objects: canonical source
   PointerMap<Src> constants_;
+  PointerMap<bool> slots_;           // types whose slots are guarded
   PointerMap<uint64_t> derived_;     // birth, as in Fresh
   PointerMap<bool> addresses_;
   int depth_ = 0;                    // of the value that use_deep is at, in others

@@ -73,6 +73,15 @@ Src SourceTable::intern(SourceKind kind, Src base, int64_t index, PyObject* key,
   return src;
 }
 
+std::vector<Src> SourceTable::elements(Src key_tuple) const {
+  PyObject* const numbers = sources_[key_tuple].key.get();
+  std::vector<Src> out;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++) {
+    out.push_back(static_cast<Src>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(numbers, i))));
+  }
+  return out;
+}
+
 SourceTable SourceTable::snapshot() const {
   SourceTable out;
   out.sources_ = sources_;
@@ -130,6 +139,11 @@ std::string SourceTable::describe(Src src) const {
       return base() + "[" + constant_text(s.key.get()) + "]";
     }
     case SourceKind::Lookup: return base() + "[" + describe(static_cast<Src>(s.index)) + "]";
+    case SourceKind::KeyTuple: {
+      std::string out;
+      for (const Src element : elements(src)) out += (out.empty() ? "(" : ", ") + describe(element);
+      return out.empty() ? "()" : out + ")";
+    }
     case SourceKind::DictKey: return "list(" + base() + ")[" + number + "]";
     case SourceKind::Method: return base() + (s.index == 0 ? ".__self__" : ".__func__");
     case SourceKind::SuperAttr: return "super(" + extra_name(s) + ", " + base() + ")." + name_of(s.key.get());

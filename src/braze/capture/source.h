@@ -34,7 +34,8 @@ enum class SourceKind : uint8_t {
   Item,           // base: exact list or tuple (or subclass thereof); index
   Key,            // base: exact dict (or subclass, storage read directly); key: a constant hashable
   DictKey,        // base: dict; index: the i-th key in order
-  Lookup,         // base: dict (as Key); index: the Src of the key, an object that is compared by identity
+  Lookup,         // base: dict (as Key); index: the Src of the key, an object that is compared by identity or a KeyTuple
+  KeyTuple,       // key: a tuple of ints, the Srcs of the elements; a tuple made of these, to look it up
   Method,         // base: bound method; index 0: __self__, 1: __func__
   SuperAttr,      // base: the object; key: name; extra: the class whose MRO successor is searched
   ImportedModule, // key: sys.modules[key]
@@ -59,6 +60,8 @@ class SourceTable {
              PyObject* extra = nullptr);
   const Source& operator[](Src src) const { return sources_[src]; }
   size_t size() const { return sources_.size(); }
+  // Of a KeyTuple.
+  std::vector<Src> elements(Src key_tuple) const;
   // "self.layers[3].weight", as the user would write it.
   std::string describe(Src src) const;
   // The sources alone, to print them later; the user's classes and objects among them are replaced by their names.

@@ -196,7 +196,7 @@ Owned Executor::bind(Value descriptor, Value object, PyTypeObject* type, PyObjec
     const Category c = prov.category(object.object);
     if (c == Category::Constant || c == Category::Referent) {
       prov.use_constant(object);
-    } else if (object.src != kNoSource || !prov.is_fresh(object.object)) {
+    } else if (!prov.is_derived(object.object) && (object.src != kNoSource || !prov.is_fresh(object.object))) {
       if (c != Category::Symbolic) {
         fail(std::string("the attribute ") + PyUnicode_AsUTF8(name) + " of an object of the native type " + type->tp_name);
       }

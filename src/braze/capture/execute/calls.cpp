@@ -575,8 +575,11 @@ Owned Executor::call_spread(Value callable, Value positional, Value keywords) {
 
 Owned Executor::call_natively(PyObject* callable, const Arguments& a) {
   const uint64_t before = frames_run_natively();
-  PyObject* result = PyObject_Vectorcall(callable, a.objects, static_cast<size_t>(a.n_positional()), a.kwnames);
-  const Ref held = Ref::steal(result);
+  Ref held;
+  {
+    const RefuseFrames refuse;
+    held = Ref::steal(PyObject_Vectorcall(callable, a.objects, static_cast<size_t>(a.n_positional()), a.kwnames));
+  }
   if (frames_run_natively() != before) {
     PyErr_Clear();
     fail("the native function " + describe_callable(callable) + " called back into Python");

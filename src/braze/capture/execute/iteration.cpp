@@ -166,7 +166,11 @@ Owned Executor::next(Value iterator) {
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
     return {};
   }
-  return Owned(item, prov.recall(it, item.get()));
+  const Src src = prov.recall(it, item.get());
+  if (src == kNoSource && prov.category(item.get()) == Category::Identity && !prov.is_fresh(item.get())) {
+    prov.add_derived(item.get());
+  }
+  return Owned(item, src);
 }
 
 }  // namespace braze::capture

@@ -184,8 +184,7 @@ bool Executor::dict_set(Value dict, Value key, Value value) {
   const Owned fixed = concrete(key);
   key = fixed.get();
   require_native_hash(*this, key);
-  prov.use_constant(key);
-  if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
+  prov.use_key(key);
   if (dict.src != kNoSource && prov.sources()[dict.src].kind == SourceKind::Dict && PyUnicode_CheckExact(key.object)) {
     const Src owner = prov.sources()[dict.src].base;   // an instance's __dict__: an attribute of the instance
     PyObject* object = prov.object_at(owner);
@@ -251,8 +250,7 @@ Value Executor::dict_get(Value dict, Value key) {
   const Owned fixed = concrete(key);
   key = fixed.get();
   require_native_hash(*this, key);
-  prov.use_constant(key);
-  if (prov.category(key.object) == Category::Tuple) prov.use_deep(key);
+  prov.use_key(key);
   if (!prov.has_origin(dict)) fail("a dict of unknown origin");
   prov.use_type(dict);
   if (dict.src != kNoSource && prov.has_shadows() && prov.sources()[dict.src].kind == SourceKind::Dict &&
@@ -273,10 +271,10 @@ Value Executor::dict_get(Value dict, Value key) {
   }
   PyObject* value = PyDict_GetItemWithError(dict.object, key.object);
   if (value != nullptr) {
-    return prov.value_of(dict, key.object, value);
+    return prov.value_of(dict, key, value);
   }
   if (PyErr_Occurred()) return {};
-  prov.use_key_absent(dict, key.object);
+  prov.use_key_absent(dict, key);
   return {};
 }
 
@@ -306,8 +304,7 @@ void Executor::mark_superseded() {
     }
     PyObject* const key = e.arguments[1].ref.get();
     const auto found = std::find_if(assigned.begin(), assigned.end(), [&](const Assigned& a) {
-      return a.dict == c && (a.key == key || (!domain().is_tensor(key) && !domain().is_tensor(a.key) &&
-                                              PyObject_RichCompareBool(a.key, key, Py_EQ) == 1));
+      return a.dict == c && object::keys_match(a.key, key) == object::Match::Yes;
     });
     PyObject* const before = PyDict_GetItemWithError(c->owner.get(), key);
     PyErr_Clear();

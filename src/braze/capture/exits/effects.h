@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "braze/capture/tensor_domain.h"
+#include "braze/capture/guards/object.h"
 #include "braze/capture/value.h"
 
 namespace braze::capture {
@@ -31,11 +31,7 @@ struct Changed {
 
   Entry* find(PyObject* key) {
     for (Entry& e : entries) {
-      if (e.key.get() == key) return &e;
-      if (domain().is_tensor(key) || domain().is_tensor(e.key.get())) continue;   // compared by identity
-      const int equal = PyObject_RichCompareBool(e.key.get(), key, Py_EQ);
-      if (equal < 0) PyErr_Clear();
-      if (equal == 1) return &e;
+      if (object::keys_match(e.key.get(), key) == object::Match::Yes) return &e;
     }
     return nullptr;
   }

@@ -14,6 +14,7 @@ namespace {
 thread_local FrameRunner* armed = nullptr;
 thread_local _PyFrameEvalFunction restored_when_entered = nullptr;
 thread_local uint64_t natively = 0;
+thread_local int refusing = 0;
 thread_local FrameRunner* present = nullptr;   // of the innermost scope on this thread
 
 struct Installed {
@@ -57,6 +58,10 @@ PyObject* evaluate(PyThreadState* thread, _PyInterpreterFrame* frame, int throwi
     PyObject* generator = generator_of_frame(frame);
     if (generator != nullptr && present->owns(generator)) return present->run_frame(frame, throwing != 0);
     natively++;
+    if (refusing > 0 && generator == nullptr) {
+      PyErr_SetString(PyExc_RuntimeError, "a call from native code while a call is compiled");
+      return leave_frame(frame, nullptr);
+    }
     return _PyEval_EvalFrameDefault(thread, frame, throwing);
   }
   const _PyFrameEvalFunction before = installed().before;
@@ -92,6 +97,9 @@ bool disarm() {
 }
 
 uint64_t frames_run_natively() { return natively; }
+
+RefuseFrames::RefuseFrames() { refusing++; }
+RefuseFrames::~RefuseFrames() { refusing--; }
 
 namespace {
 

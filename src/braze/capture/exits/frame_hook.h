@@ -58,6 +58,14 @@ PyObject* hand_over(NativeFrame* frame);
 PyObject* leave_frame(NativeFrame* frame, PyObject* result);
 // Frames that CPython ran by itself on this thread while a hook stood: native code called back into Python.
 uint64_t frames_run_natively();
+// While it lives, a function in Python that native code calls on this thread raises before it has begun.
+class RefuseFrames {
+ public:
+  RefuseFrames();
+  ~RefuseFrames();
+  RefuseFrames(const RefuseFrames&) = delete;
+  RefuseFrames& operator=(const RefuseFrames&) = delete;
+};
 
 struct FrameView {
   PyFunctionObject* function;

@@ -37,6 +37,9 @@ void GuardCompiler::attach_requirements() {
       nodes_[next].place = Place::Child;
       open.push_back(source(next).base);
       if (source(next).kind == SourceKind::Lookup) open.push_back(static_cast<Src>(source(next).index));
+      if (source(next).kind == SourceKind::KeyTuple) {
+        for (const Src element : set_.sources_.elements(next)) open.push_back(element);
+      }
     }
   };
   for (size_t i = 0; i < set_.requirements_.size(); i++) {
@@ -145,6 +148,7 @@ void GuardCompiler::resolve(Src src) {
     case SourceKind::Member:
       if (node.known == nullptr && owner != nullptr) node.known = load::wrapped_function(owner, s.key.get());
       break;
+    case SourceKind::KeyTuple:
     case SourceKind::Lookup: node.place = Place::Late; break;
     case SourceKind::Closure:
     case SourceKind::ClosureCell:
@@ -162,7 +166,7 @@ void GuardCompiler::resolve(Src src) {
 void GuardCompiler::move_to_containers() {
   for (size_t i = 0; i < set_.requirements_.size(); i++) {
     const Requirement& r = set_.requirements_[i];
-    if (r.kind == GuardKind::TypeAttribute) {
+    if (r.kind == GuardKind::TypeAttribute || r.kind == GuardKind::TypeSlots) {
       containers_[container(true, r.value)].requirements.push_back(static_cast<int32_t>(i));
     } else if (r.kind == GuardKind::Absent && nodes_[r.src].known != nullptr && PyModule_Check(nodes_[r.src].known)) {
       program_->watched_.watch(nodes_[r.src].known);
@@ -233,6 +237,8 @@ bool GuardCompiler::checked_at_load(const Requirement& r) const {
     case GuardKind::Distinct:
     case GuardKind::Tensor:
     case GuardKind::TypeAttribute:
+    case GuardKind::TypeSlots:
+    case GuardKind::AbcToken:
     case GuardKind::Modes:
     case GuardKind::AllDistinct:
     case GuardKind::Shapes: return false;
@@ -276,7 +282,9 @@ void GuardCompiler::mark_loads() {
     if (node.place == Place::Unneeded) continue;
     for (const int32_t i : node.requirements) node.load = node.load || !implied(requirement(i));
     if (node.load && (node.place == Place::Child || node.place == Place::Late)) nodes_[source(src).base].load = true;
-    if (node.load && node.place == Place::Late) nodes_[static_cast<size_t>(source(src).index)].load = true;
+    if (!node.load || node.place != Place::Late) continue;
+    if (source(src).kind == SourceKind::Lookup) nodes_[static_cast<size_t>(source(src).index)].load = true;
+    else for (const Src element : set_.sources_.elements(src)) nodes_[element].load = true;
   }
   for (Src src = 1; src < nodes_.size(); src++) {
     Node& node = nodes_[src];

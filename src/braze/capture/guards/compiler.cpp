@@ -80,6 +80,7 @@ void GuardCompiler::emit_container(size_t i) {
   for (const int32_t number : c.requirements) {
     const Requirement& r = requirement(number);
     if (r.kind == GuardKind::TypeAttribute) emit(GuardOp::TypeAttribute, group, found(r), number, r.src);
+    else if (r.kind == GuardKind::TypeSlots) emit(GuardOp::TypeSlots, group, this->number(r.number), number, r.src);
     else emit(GuardOp::ConstKeyAbsent, group, constant(r.key), number, r.src);
   }
   for (const Src src : c.loads) emit_load(src, group);
@@ -141,6 +142,18 @@ void GuardCompiler::emit_load(Src src, Reg base) {
     case SourceKind::Item: node.reg = load(GuardOp::Item, index); break;
     case SourceKind::DictKey: node.reg = load(GuardOp::DictKey, index); break;
     case SourceKind::Lookup: node.reg = load(GuardOp::Lookup, nodes_[static_cast<Src>(s.index)].reg); break;
+    case SourceKind::KeyTuple: {
+      FlatProgram::KeyTuple tuple;
+      for (const Src element : set_.sources_.elements(src)) {
+        tuple.elements.push_back(nodes_[element].reg);
+        if (source(element).kind != SourceKind::Constant) continue;
+        if (is_value_constant(nodes_[element].known)) program_->held_.push_back(Ref::borrow(nodes_[element].known));
+        else program_->watched_.watch(nodes_[element].known);
+      }
+      node.reg = emit(GuardOp::KeyTuple, static_cast<Reg>(program_->key_tuples_.size()), 0, -1, src);
+      program_->key_tuples_.push_back(std::move(tuple));
+      break;
+    }
     case SourceKind::Method: node.reg = load(GuardOp::Method, index); break;
     case SourceKind::SuperAttr:
       node.reg = load(node.place == Place::ConstType ? GuardOp::ConstSuperAttr : GuardOp::SuperAttr, key_and_class(s));
@@ -214,6 +227,8 @@ void GuardCompiler::emit_check(int32_t i, Reg reg) {
     case GuardKind::Keys: test(GuardOp::Keys, constant(r.value)); break;
     case GuardKind::Tensor: test(GuardOp::Tensor, static_cast<uint32_t>(r.number)); break;
     case GuardKind::TypeAttribute: test(GuardOp::TypeOrSelf, watched_constant(r.value)); break;
+    case GuardKind::TypeSlots:   // emit_container
+    case GuardKind::AbcToken:
     case GuardKind::LookupAbsent:
     case GuardKind::Same:
     case GuardKind::Distinct:
@@ -225,6 +240,7 @@ void GuardCompiler::emit_check(int32_t i, Reg reg) {
 
 void GuardCompiler::emit_last(const Requirement& r, int32_t i) {
   if (r.kind == GuardKind::Modes) emit(GuardOp::Modes, 0, number(r.number), i, kNoSource);
+  if (r.kind == GuardKind::AbcToken) emit(GuardOp::AbcToken, 0, number(r.number), i, kNoSource);
   if (r.kind == GuardKind::LookupAbsent) emit(GuardOp::LookupAbsent, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
   if (r.kind == GuardKind::Same) emit(GuardOp::Same, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
   if (r.kind == GuardKind::Distinct) emit(GuardOp::Distinct, nodes_[r.src].reg, nodes_[r.other].reg, i, r.src);
@@ -278,6 +294,9 @@ void GuardCompiler::bind_constant_registers() {
         insn.op == GuardOp::LookupAbsent) {
       bind(insn.b);
     }
+  }
+  for (FlatProgram::KeyTuple& tuple : program_->key_tuples_) {
+    for (Reg& reg : tuple.elements) bind(reg);
   }
   for (Reg& reg : program_->fetched_) bind(reg);
   for (std::vector<uint32_t>& registers : program_->distinct_) {

@@ -44,6 +44,8 @@ std::string FlatProgram::requirement_text(const Requirement& r) const {
     case GuardKind::TypeAttribute:
       if (r.found == nullptr) return std::string("class ") + constant_text(r.value) + " keeps " + constant_text(r.key);
       return std::string("class ") + constant_text(r.value) + ": " + constant_text(r.key) + " is " + constant_text(r.found);
+    case GuardKind::TypeSlots: return std::string("class ") + constant_text(r.value) + " has the same special methods";
+    case GuardKind::AbcToken: return "no class was registered with an abstract one";
     case GuardKind::Modes: return "torch modes: " + domain().describe_modes(static_cast<uint64_t>(r.number));
     case GuardKind::Shapes: return "relations between sizes hold";
     case GuardKind::AllDistinct: return "objects that were different ones still are";

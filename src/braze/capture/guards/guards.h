@@ -47,6 +47,9 @@ class GuardSet {
   // A class attribute found by MRO: type(base)'s lookup of `name` gives `found` (nullptr: nothing). Uses type
   // version tags when they are valid.
   void type_attribute(Src type_source, PyTypeObject* type, PyObject* name, PyObject* found);
+  // Which special methods the class has, and whether they are native: those that it lacks stay away.
+  void type_slots(PyTypeObject* type);
+  void abc_token();                                   // no class is registered with an abstract one from now on
   void modes(uint64_t expected);                      // grad, inference, autocast, default dtype... packed by the domain
   // Predicates over tensor sizes and numbers, run after all guards on the single values of `inputs` (the graph's inputs
   // in order, then numbers).

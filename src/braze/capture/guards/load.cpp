@@ -2,6 +2,7 @@
 
 #include "braze/capture/execute/types.h"
 #include "braze/capture/guards/constant.h"
+#include "braze/support/hash.h"
 
 namespace braze::capture::load {
 
@@ -39,6 +40,47 @@ PyObject* deque_item(PyObject* deque, int64_t i) {
   return found.get();   // the deque holds it
 }
 
+uint64_t type_slots(PyTypeObject* type) {
+  uint64_t h = 0;
+  const auto add = [&](const auto* table) {
+    for (size_t at = 0; table != nullptr && at < sizeof *table; at += sizeof(void*)) {
+      void* slot = nullptr;
+      std::memcpy(&slot, reinterpret_cast<const char*>(table) + at, sizeof slot);
+      h = mix(h, reinterpret_cast<uintptr_t>(slot));
+    }
+  };
+  add(type->tp_as_number);
+  add(type->tp_as_sequence);
+  add(type->tp_as_mapping);
+  add(type->tp_as_async);
+  const auto slot = [&](auto function) { h = mix(h, reinterpret_cast<uintptr_t>(function)); };
+  slot(type->tp_repr), slot(type->tp_hash), slot(type->tp_call), slot(type->tp_str), slot(type->tp_setattro);
+  slot(type->tp_richcompare), slot(type->tp_iter), slot(type->tp_iternext), slot(type->tp_descr_get);
+  slot(type->tp_descr_set), slot(type->tp_init), slot(type->tp_new), slot(type->tp_finalize);
+  // CPython exchanges the slot of these two when it is first used.
+  for (const char* name : {"__getattribute__", "__getattr__"}) {
+    PyObject* const key = PyUnicode_InternFromString(name);
+    PyObject* const found = key == nullptr ? nullptr : _PyType_Lookup(type, key);
+    Ref::steal(key);
+    h = mix(h, found == nullptr ? 0 : reinterpret_cast<uintptr_t>(PyFunction_Check(found) ? &PyFunction_Type : Py_TYPE(found)));
+  }
+  PyErr_Clear();
+  return mix(h, PyType_HasFeature(type, Py_TPFLAGS_IS_ABSTRACT) ? 1 : 0);
+}
+
+int64_t abc_token() {
+  static PyObject* const function = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("_abc"));
+    PyObject* found = module ? PyObject_GetAttrString(module.get(), "get_cache_token") : nullptr;
+    PyErr_Clear();
+    return found;
+  }();
+  const Ref token = function == nullptr ? Ref() : Ref::steal(PyObject_CallNoArgs(function));
+  const int64_t n = token ? PyLong_AsLongLong(token.get()) : 0;
+  PyErr_Clear();
+  return n;
+}
+
 PyObject* super_attribute(PyTypeObject* type, PyObject* after, PyObject* name) {
   PyObject* mro = type->tp_mro;
   if (mro == nullptr) return nullptr;
@@ -71,8 +113,12 @@ PyObject* dict_key(PyObject* dict, int64_t i) {
   return out;
 }
 
-PyObject* lookup(PyObject* dict, PyObject* key) {
+PyObject* lookup(PyObject* dict, PyObject* key, bool& known) {
   if (!PyDict_Check(dict)) return nullptr;
+  if (PyTuple_Check(key)) {
+    uint16_t no_hint = 0xffff;
+    return object::dict_lookup(dict, key, no_hint, known);
+  }
   // Tensors are hashed by their id, in Python.
   const Py_hash_t hash = Py_TYPE(key)->tp_hash == PyBaseObject_Type.tp_hash ? _Py_HashPointer(key)
                                                                             : reinterpret_cast<Py_hash_t>(key);

@@ -58,10 +58,15 @@ inline PyObject* type_attribute(PyObject* object, PyObject* name) {
   return found;
 }
 
+// A hash over what stands in the class's slots: which special methods it has, apart from which Python functions these are.
+uint64_t type_slots(PyTypeObject* type);
+// Changes when a class is registered with an abstract one.
+int64_t abc_token();
 PyObject* super_attribute(PyTypeObject* type, PyObject* after, PyObject* name);
 PyObject* dict_of(PyObject* object);              // a module's or a class's own dict; an instance's if it exists
 PyObject* dict_key(PyObject* dict, int64_t i);
-PyObject* lookup(PyObject* dict, PyObject* key);  // a key that is compared by identity
+// A key that is compared by identity, or a tuple of such keys and constants.
+PyObject* lookup(PyObject* dict, PyObject* key, bool& known);
 bool keys_equal(PyObject* dict, PyObject* tuple_of_keys);
 // Slots and native getters, found on the type; a new reference. Of a weak reference weak_referent(): what it refers to.
 Ref member(PyObject* object, PyObject* name);

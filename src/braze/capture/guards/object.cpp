@@ -1,6 +1,9 @@
 #include "braze/capture/guards/object.h"
 
+#include <algorithm>
+
 #include "braze/capture/guards/constant.h"
+#include "braze/capture/tensor_domain.h"
 
 namespace braze::capture::object {
 
@@ -15,7 +18,49 @@ int64_t index_at(PyDictKeysObject* keys, size_t slot) {
   return static_cast<const int64_t*>(indices)[slot];
 }
 
-enum class Match { No, Yes, Unknown };
+// Of objects that are compared by identity or by C code.
+bool compares_natively(PyObject* object) {
+  const richcmpfunc compare = Py_TYPE(object)->tp_richcompare;
+  for (PyTypeObject* type : {&PyBaseObject_Type, &PyLong_Type, &PyFloat_Type, &PyUnicode_Type, &PyBytes_Type,
+                             &PyCFunction_Type, &PyMethod_Type}) {
+    if (compare == type->tp_richcompare) return true;
+  }
+  return is_value_constant(object);
+}
+
+bool is_tuple_key(PyObject* object) {
+  return PyTuple_Check(object) && Py_TYPE(object)->tp_hash == PyTuple_Type.tp_hash &&
+         Py_TYPE(object)->tp_richcompare == PyTuple_Type.tp_richcompare;
+}
+
+// As CPython combines the hashes of a tuple's elements (Objects/tupleobject.c, xxHash).
+bool tuple_hash(PyObject* tuple, Py_hash_t& hash) {
+  constexpr uint64_t kPrime1 = 11400714785074694791u, kPrime2 = 14029467366897019727u, kPrime5 = 2870177450012600261u;
+  uint64_t acc = kPrime5;
+  const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    Py_hash_t element = 0;
+    if (!native_hash(PyTuple_GET_ITEM(tuple, i), element)) return false;
+    acc += static_cast<uint64_t>(element) * kPrime2;
+    acc = (acc << 31) | (acc >> 33);
+    acc *= kPrime1;
+  }
+  acc += static_cast<uint64_t>(n) ^ (kPrime5 ^ 3527539u);
+  hash = acc == UINT64_MAX ? 1546275796 : static_cast<Py_hash_t>(acc);
+  return true;
+}
+
+// enum.Enum.__hash__, which is the hash of the member's name.
+bool is_enum_hash(PyObject* function) {
+  static PyObject* const own = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("enum"));
+    const Ref type = module ? Ref::steal(PyObject_GetAttrString(module.get(), "Enum")) : Ref();
+    PyObject* found = type ? PyObject_GetAttrString(type.get(), "__hash__") : nullptr;
+    PyErr_Clear();
+    return found;
+  }();
+  return function != nullptr && function == own;
+}
 
 Match matches(PyDictKeysObject* keys, int64_t i, PyObject* key, Py_hash_t hash) {
   PyObject* other = entry_key(keys, i);
@@ -25,11 +70,7 @@ Match matches(PyDictKeysObject* keys, int64_t i, PyObject* key, Py_hash_t hash) 
     return constants_equal(other, key) ? Match::Yes : Match::No;
   }
   if (other == nullptr || DK_ENTRIES(keys)[i].me_hash != hash) return Match::No;
-  // Dicts find 1 at key True and 1.0: their own comparison decides, where it is native.
-  if (!is_value_constant(other) || !is_value_constant(key)) return Match::Unknown;
-  const int equal = PyObject_RichCompareBool(other, key, Py_EQ);
-  if (equal < 0) PyErr_Clear();
-  return equal == 1 ? Match::Yes : Match::No;
+  return keys_match(other, key);
 }
 
 bool dict_versions_work() {
@@ -140,10 +181,52 @@ int64_t find_by_identity(PyDictKeysObject* keys, PyObject* key) {
 
 }  // namespace
 
+Match keys_match(PyObject* a, PyObject* b) {
+  if (a == b) return Match::Yes;
+  if (is_tuple_key(a) && is_tuple_key(b)) {
+    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return Match::No;
+    Match all = Match::Yes;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); i++) {
+      const Match m = keys_match(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i));
+      if (m == Match::No) return Match::No;
+      if (m == Match::Unknown) all = Match::Unknown;
+    }
+    return all;
+  }
+  if (domain().is_tensor(a) && domain().is_tensor(b)) return Match::No;   // their hashes differ
+  const auto decidable = [](PyObject* o) { return compares_natively(o) || is_tuple_key(o); };
+  if (!decidable(a) || !decidable(b)) return Match::Unknown;
+  // Dicts find 1 at key True and 1.0: the objects' own comparison decides.
+  const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal == 1 ? Match::Yes : Match::No;
+}
+
+bool native_hash(PyObject* key, Py_hash_t& hash) {
+  PyTypeObject* const type = Py_TYPE(key);
+  if (is_tuple_key(key)) return tuple_hash(key, hash);
+  if (domain().is_tensor(key)) return hash = reinterpret_cast<Py_hash_t>(key), true;   // its id(), in Python
+  if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+    static PyObject* const hash_name = PyUnicode_InternFromString("__hash__"), *const name = PyUnicode_InternFromString("_name_");
+    PyObject* const function = _PyType_Lookup(type, hash_name);
+    if (is_enum_hash(function)) {
+      uint16_t hint = 0xffff;
+      bool known = true;
+      PyObject* const text = storage_lookup(instance_storage(key), name, hint, known);
+      if (text == nullptr || !PyUnicode_CheckExact(text)) return false;
+      return hash = PyObject_Hash(text), true;
+    }
+    if (function == nullptr || !Py_IS_TYPE(function, &PyWrapperDescr_Type)) return false;
+  }
+  hash = PyObject_Hash(key);
+  if (hash == -1) PyErr_Clear();
+  return hash != -1;
+}
+
 int64_t find_entry(PyDictKeysObject* keys, PyObject* key) {
-  if (!is_value_constant(key)) return find_by_identity(keys, key);
-  const Py_hash_t hash = PyObject_Hash(key);
-  if (hash == -1) return PyErr_Clear(), -2;
+  if (!is_value_constant(key) && !is_tuple_key(key)) return find_by_identity(keys, key);
+  Py_hash_t hash = 0;
+  if (!native_hash(key, hash)) return -2;
   const size_t mask = static_cast<size_t>(DK_SIZE(keys)) - 1;
   size_t perturb = static_cast<size_t>(hash), slot = perturb & mask;
   for (;;) {

@@ -22,6 +22,12 @@ inline Storage instance_storage(PyObject* object) {
   return {*slot, nullptr, nullptr};
 }
 
+// Whether two keys are equal to a dict, as far as native comparisons tell.
+enum class Match { No, Yes, Unknown };
+Match keys_match(PyObject* a, PyObject* b);
+// The hash of a key that no Python code of the user hashes: false if there is some.
+bool native_hash(PyObject* key, Py_hash_t& hash);
+
 // The index of `key`'s entry; -1: absent; -2: not decidable without running a user's __eq__.
 int64_t find_entry(PyDictKeysObject* keys, PyObject* key);
 

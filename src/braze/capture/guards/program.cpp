@@ -74,6 +74,15 @@ bool FlatProgram::all_distinct(const std::vector<uint32_t>& registers) const {
   return true;
 }
 
+PyObject* FlatProgram::make_key_tuple(KeyTuple& tuple) const {
+  tuple.made = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(tuple.elements.size())));
+  if (!tuple.made) return PyErr_Clear(), nullptr;
+  for (size_t i = 0; i < tuple.elements.size(); i++) {
+    PyTuple_SET_ITEM(tuple.made.get(), static_cast<Py_ssize_t>(i), Ref::borrow(registers_[tuple.elements[i]]).release());
+  }
+  return tuple.made.get();
+}
+
 void FlatProgram::forget_versions() const {
   for (Group& group : groups_) group.version = 0;
 }
@@ -117,7 +126,8 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
       case GuardOp::Key:
         if (PyDict_Check(reg[insn.a])) value = object::dict_lookup(reg[insn.a], constants[insn.b], insn.hint, known);
         break;
-      case GuardOp::Lookup: value = load::lookup(reg[insn.a], reg[insn.b]); break;
+      case GuardOp::Lookup: value = load::lookup(reg[insn.a], reg[insn.b], known); break;
+      case GuardOp::KeyTuple: value = make_key_tuple(key_tuples_[insn.a]); break;
       case GuardOp::DictKey: value = load::dict_key(reg[insn.a], insn.b); break;
       case GuardOp::Method: value = load::method_part(reg[insn.a], insn.b); break;
       case GuardOp::SuperAttr:
@@ -167,7 +177,9 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
         }
         continue;
       case GuardOp::LookupAbsent:
-        if (!PyDict_Check(reg[insn.a]) || load::lookup(reg[insn.a], reg[insn.b]) != nullptr) return static_cast<int64_t>(pc);
+        if (!PyDict_Check(reg[insn.a]) || load::lookup(reg[insn.a], reg[insn.b], known) != nullptr || !known) {
+          return static_cast<int64_t>(pc);
+        }
         continue;
       case GuardOp::EmptySlot:
         if (*reinterpret_cast<PyObject**>(reinterpret_cast<char*>(reg[insn.a]) + insn.b) != nullptr) {
@@ -197,6 +209,15 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
         if (!found_matches(found_[insn.b], reinterpret_cast<PyTypeObject*>(groups_[insn.a].object))) {
           return static_cast<int64_t>(pc);
         }
+        continue;
+      case GuardOp::TypeSlots:
+        if (load::type_slots(reinterpret_cast<PyTypeObject*>(groups_[insn.a].object)) !=
+            static_cast<uint64_t>(numbers_[insn.b])) {
+          return static_cast<int64_t>(pc);
+        }
+        continue;
+      case GuardOp::AbcToken:
+        if (load::abc_token() != numbers_[insn.b]) return static_cast<int64_t>(pc);
         continue;
       case GuardOp::FunctionCode:
         if (reinterpret_cast<PyFunctionObject*>(constants[insn.b])->func_code != constants[insn.b + 1]) {
@@ -253,7 +274,10 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
 }
 
 bool FlatProgram::run(const CallArgs& call, PyObject** fetched) const {
-  if (!watched_.all_alive() || first_failure(call, 0) != kAllHold) return false;
+  if (!watched_.all_alive()) return false;
+  const bool all_hold = first_failure(call, 0) == kAllHold;
+  for (KeyTuple& tuple : key_tuples_) tuple.made = Ref();
+  if (!all_hold) return false;
   for (size_t i = 0; i < fetched_.size(); i++) fetched[i] = registers_[fetched_[i]];
   return true;
 }

@@ -30,6 +30,7 @@ enum class GuardOp : uint8_t {
   Key,            // b: key
   DictKey,        // b: position
   Lookup,         // b: the key's register
+  KeyTuple,       // a: its number
   Method,
   SuperAttr,      // b: key; the class is constant b + 1
   ConstDictKey,   // a: group, b: key
@@ -49,6 +50,8 @@ enum class GuardOp : uint8_t {
   Same, Distinct, // b: register
   Tensor,         // b: operand
   TypeAttribute,  // a: group, b: found record
+  TypeSlots,      // a: group, b: number
+  AbcToken,       // b: number
   FunctionCode,   // constants b and b + 1: a known function, and the code that it has
   Modes,          // b: number
   Shapes,         // b: check
@@ -97,11 +100,16 @@ class FlatProgram final : public GuardProgram {
     std::shared_ptr<const ShapeCheck> check;
     std::vector<uint32_t> tensors;        // registers
   };
+  struct KeyTuple {
+    std::vector<uint32_t> elements;       // registers
+    Ref made;                             // until the run ends
+  };
   static constexpr int64_t kAllHold = -1;
 
   // The number of the first instruction at or after `start` whose guard fails.
   int64_t first_failure(const CallArgs& call, size_t start) const;
   bool check_shapes(const ShapeRow& row) const;
+  PyObject* make_key_tuple(KeyTuple& tuple) const;
   bool all_distinct(const std::vector<uint32_t>& registers) const;
   void forget_versions() const;
   std::string requirement_text(const Requirement& requirement) const;
@@ -112,6 +120,7 @@ class FlatProgram final : public GuardProgram {
   mutable std::vector<PyObject*> registers_;
   mutable std::vector<Group> groups_;
   mutable std::vector<Ref> temporaries_;  // results of native getters, until the next run
+  mutable std::vector<KeyTuple> key_tuples_;
   std::vector<PyObject*> constants_;
   std::vector<int64_t> numbers_;
   std::vector<FoundRecord> found_;

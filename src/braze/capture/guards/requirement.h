@@ -14,7 +14,7 @@ enum class GuardKind : uint8_t {
   Truth,          // number: 0 or 1
   Absent,         // key: an attribute name that the instance's own dict lacks
   KeyAbsent,      // key
-  LookupAbsent,   // other: the key, compared by identity
+  LookupAbsent,   // other: the key, compared by identity, or a KeyTuple
   EmptySlot,      // key: a name among the __slots__ of the class, whose slot holds nothing
   Length,         // number
   Keys,           // value: a tuple of the keys
@@ -22,6 +22,8 @@ enum class GuardKind : uint8_t {
   Distinct,       // other
   Tensor,         // number: index of the operand
   TypeAttribute,  // value: the type, key: the name, found: what its MRO gives, or nullptr
+  TypeSlots,      // value: the type, number: load::type_slots() of it
+  AbcToken,       // number: of load::abc_token()
   Modes,          // number: the domain's packed modes
   Shapes,         // number: index of the check
   AllDistinct,    // number: index of the list

@@ -3,6 +3,7 @@
 #include "braze/capture/guards/compiler.h"
 #include "braze/capture/guards/constant.h"
 #include "braze/capture/guards/guards.h"
+#include "braze/capture/guards/load.h"
 #include "braze/support/check.h"
 #include "braze/support/hash.h"
 
@@ -98,6 +99,14 @@ void GuardSet::type_attribute(Src type_source, PyTypeObject* type, PyObject* nam
        .value = reinterpret_cast<PyObject*>(type),
        .found = found});
 }
+
+void GuardSet::type_slots(PyTypeObject* type) {
+  add({.kind = GuardKind::TypeSlots,
+       .number = static_cast<int64_t>(load::type_slots(type)),
+       .value = reinterpret_cast<PyObject*>(type)});
+}
+
+void GuardSet::abc_token() { add({.kind = GuardKind::AbcToken, .number = load::abc_token()}); }
 
 void GuardSet::modes(uint64_t expected) {
   add({.kind = GuardKind::Modes, .number = static_cast<int64_t>(expected)});

@@ -48,6 +48,7 @@ int instance_check(Executor& x, Value object, Value type, bool subclass) {
   PyTypeObject* meta = Py_TYPE(type.object);
   PyObject* hook_name = interned(subclass ? "__subclasscheck__" : "__instancecheck__");
   PyObject* hook = _PyType_Lookup(meta, hook_name);
+  x.prov.use_type_attribute(meta, hook_name, hook);
   if (!subclass && reinterpret_cast<PyObject*>(Py_TYPE(object.object)) == type.object) return 1;
   if (hook != nullptr && PyFunction_Check(hook)) {
     const Owned r = x.call(x.prov.class_attribute(meta, hook_name, hook), {type, object});

@@ -242,6 +242,16 @@ Owned is_derived_of_class(Executor& x, Value callable, const Arguments& a) {
   return Owned(result);
 }
 
+// Regular expressions read templates for replacements in Python code of theirs; a function for a replacement is the user's.
+Owned regex_template(Executor& x, Value callable, const Arguments& a) {
+  for (int64_t i = 1; i < a.n; i++) {
+    if (x.prov.category(a.objects[i]) != Category::Constant) return x.call_pure(callable.object, a);
+  }
+  for (int64_t i = 0; i < a.n; i++) x.prov.use_deep(a[i]);
+  return x.fresh_native(
+      Ref::steal(PyObject_Vectorcall(callable.object, a.objects, static_cast<size_t>(a.n_positional()), a.kwnames)));
+}
+
 }  // namespace
 
 const std::vector<ModelRow>& shortcuts() {
@@ -251,6 +261,7 @@ const std::vector<ModelRow>& shortcuts() {
 
 const std::vector<ModelRow>& library_models() {
   static const std::vector<ModelRow> rows = {
+      {"re.Pattern.sub", regex_template}, {"re.Pattern.subn", regex_template}, {"re.Match.expand", regex_template},
       {"torch.compiler.is_compiling", is_compiling}, {"torch.compiler.is_dynamo_compiling", is_compiling},
       {"torch._dynamo.external_utils.is_compiling", is_compiling}, {"torch._utils.is_compiling", is_compiling},
       {"torch._C._has_torch_function", by_types}, {"torch._C._has_torch_function_unary", by_types},

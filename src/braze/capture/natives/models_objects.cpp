@@ -67,17 +67,23 @@ Owned type_call(Executor& x, Value, const Arguments& a) {   // type.__call__(cls
   return x.instantiate(a[0], rest.get());
 }
 
-// The abc machinery caches; the answer depends on classes and registrations only.
+// The abc machinery caches; the answer depends on classes and registrations only, and no registration takes a yes back.
+Owned abc_answer(Executor& x, Value callable, const Arguments& a) {
+  const Ref answer = Ref::steal(PyObject_Vectorcall(callable.object, a.objects, 2, nullptr));
+  if (answer.get() != Py_True) x.prov.guards().abc_token();
+  return answer;
+}
+
 Owned abc_instancecheck(Executor& x, Value callable, const Arguments& a) {
   x.prov.use_constant(a[0]);
   x.prov.use_type(a[1]);
-  return Owned::steal(PyObject_Vectorcall(callable.object, a.objects, 2, nullptr));
+  return abc_answer(x, callable, a);
 }
 
 Owned abc_subclasscheck(Executor& x, Value callable, const Arguments& a) {
   x.prov.use_constant(a[0]);
   x.prov.use_constant(a[1]);
-  return Owned::steal(PyObject_Vectorcall(callable.object, a.objects, 2, nullptr));
+  return abc_answer(x, callable, a);
 }
 
 Owned model_partial(Executor& x, Value callable, const Arguments& a) {

@@ -168,9 +168,39 @@ def _merge_sort(items, keys, reverse):
             out.append(a[i]); kout.append(ka[i]); i += 1
     return out + a[i:] + b[j:], kout + ka[i:] + kb[j:]
 
+# What CPython does for fewer than 64 items, comparison by comparison: a run, then binary insertion.
+def _insertion_sort(items, keys):
+    n = 2
+    if keys[1] < keys[0]:
+        while n < len(keys) and keys[n] < keys[n - 1]:
+            n += 1
+        items[:n], keys[:n] = items[:n][::-1], keys[:n][::-1]
+    else:
+        while n < len(keys) and not keys[n] < keys[n - 1]:
+            n += 1
+    while n < len(keys):
+        item, key, low, high = items[n], keys[n], 0, n
+        while low < high:
+            middle = (low + high) >> 1
+            if key < keys[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        items.insert(low, items.pop(n))
+        keys.insert(low, keys.pop(n))
+        n += 1
+
 def sorted_(iterable, /, *, key=None, reverse=False):
     items = list(iterable)
-    return _merge_sort(items, items if key is None else [key(i) for i in items], reverse)[0]
+    keys = items[:] if key is None else [key(i) for i in items]
+    if len(items) < 2:
+        return items
+    if len(items) >= 64:
+        return _merge_sort(items, keys, reverse)[0]
+    if reverse:
+        items, keys = items[::-1], keys[::-1]
+    _insertion_sort(items, keys)
+    return items[::-1] if reverse else items
 
 def equal_items(a, b):
     if len(a) != len(b):
