@@ -3,17 +3,22 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <new>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace braze::runtime {
 namespace {
 
 constexpr size_t kHuge = 2 << 20, kPage = 64 << 10;
-// Blocks above this stay with the system's allocator when freed: caching them could hold more than eager would.
+// What was in use lately, and so much more, is kept: the gradients that one step frees are the next one's. Of what is
+// cached beyond this size, the system may take pages as soon as it needs memory.
 constexpr size_t kMostCached = size_t{512} << 20;
+constexpr std::chrono::seconds kLately{10};
 
 size_t rounded(size_t bytes) {
   // Sixteenth steps keep the waste under 7% and let sizes that differ a little share blocks.
@@ -76,34 +81,54 @@ class Cache final : public c10::Allocator {
         void* block = it->second;
         free_.erase(it);
         cached_ -= size;
-        live_bytes_ += size;
-        live_[block] = size;
+        lend(block, size);
         return block;
       }
     }
     void* block = map_aligned(size);
     std::lock_guard lock(mutex_);
+    lend(block, size);
+    return block;
+  }
+
+  void lend(void* block, size_t size) {
     live_[block] = size;
     live_bytes_ += size;
-    return block;
+    peak_ = std::max(peak_, live_bytes_);
+  }
+
+  // The most bytes in use at once during this period and the last.
+  size_t recent_peak() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - period_start_ > kLately) {
+      last_peak_ = now - period_start_ > 2 * kLately ? live_bytes_ : peak_;
+      peak_ = live_bytes_;
+      period_start_ = now;
+    }
+    return std::max(peak_, last_peak_);
   }
 
   // The size of the block.
   size_t give_back(void* block) {
     size_t size = 0;
+    std::vector<std::pair<size_t, void*>> surplus;
     {
       std::lock_guard lock(mutex_);
-      auto it = live_.find(block);
+      const auto it = live_.find(block);
       size = it->second;
+      if (cached_ + size > kMostCached) ::madvise(block, size, MADV_FREE);
+      const size_t most = recent_peak() + kMostCached;
       live_.erase(it);
       live_bytes_ -= size;
-      if (cached_ + size <= kMostCached) {
-        free_.emplace(size, block);
-        cached_ += size;
-        return size;
+      free_.emplace(size, block);
+      cached_ += size;
+      while (live_bytes_ + cached_ > most) {
+        surplus.emplace_back(*std::prev(free_.end()));
+        free_.erase(std::prev(free_.end()));
+        cached_ -= surplus.back().first;
       }
     }
-    ::munmap(block, size);
+    for (auto [bytes, unused] : surplus) ::munmap(unused, bytes);
     return size;
   }
 
@@ -124,6 +149,8 @@ class Cache final : public c10::Allocator {
   std::unordered_map<void*, size_t> live_;
   size_t cached_ = 0;
   size_t live_bytes_ = 0;
+  size_t peak_ = 0, last_peak_ = 0;   // of live_bytes_, in this period and the one before
+  std::chrono::steady_clock::time_point period_start_ = std::chrono::steady_clock::now();
 };
 
 Cache& cache() {
