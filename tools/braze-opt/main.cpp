@@ -8,7 +8,7 @@
 //     --budget=X           of memory for activations, from 1 to 0 (1)
 //     --zero=x,y           prints the part of the graph that is left when these inputs are zero
 //     --wanted=0,2         and only these outputs are asked for (all)
-//     --lower              prints the loop IR
+//     --lower              prints the loop IR, with its layouts chosen
 //     --schedule           prints the scheduled program
 //     --emit               prints the C++ text of its kernels
 //     --threads=N          of the target (1)
@@ -34,6 +34,7 @@
 #include "braze/graph/restrict.h"
 #include "braze/graph/text.h"
 #include "braze/graph/type_rules.h"
+#include "braze/loop/layout.h"
 #include "braze/loop/loop_ir.h"
 #include "braze/partition/partition.h"
 #include "braze/rewrite/pass_manager.h"
@@ -226,6 +227,7 @@ std::string process(std::string_view text, const Options& options) {
   Result<loop::LoopProgram> lowered = loop::lower(*graph);
   if (!lowered.ok()) throw Problem(lowered.why().reason);
   auto loops = std::make_shared<loop::LoopProgram>(std::move(lowered).value());
+  loop::choose_layouts(*loops);
   if (options.verify)
     if (const std::string problems = loop::verify(*loops); !problems.empty()) throw Problem(problems);
   if (options.output == Output::Loops) return loop::print(*loops);

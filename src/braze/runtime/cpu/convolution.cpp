@@ -174,6 +174,8 @@ void run(const Isa& isa, const Problem& p) {
   });
 }
 
+bool is_planes(const ImageTensor& t, int64_t width) { return t.strides[3] == 1 && t.strides[2] == width; }
+
 }  // namespace
 
 void convolution(const ConvolutionShape& s, const ImageTensor& input, const float* weight, const float* bias,
@@ -182,6 +184,10 @@ void convolution(const ConvolutionShape& s, const ImageTensor& input, const floa
   const bool in_last = is_channels_last(input, s.in_channels, s.width);
   const bool out_last = is_channels_last(output, s.out_channels, s.out_width);
   const int64_t in_pixels = s.height * s.width, out_pixels = s.out_height * s.out_width;
+  // One pixel after the other without a window is a product of the filters with each image's planes as they stand.
+  if (is_pointwise(s) && bias == nullptr && !in_last && !out_last && is_planes(input, s.width) && is_planes(output, s.out_width))
+    return matmul_batch(Element::F32, s.batch, s.out_channels, in_pixels, s.in_channels, {weight, s.in_channels, 1}, 0,
+                        {input.data, input.strides[1], 1}, input.strides[0], output.data, output.strides[1], output.strides[0]);
   std::optional<ChannelsLast> in_copy, out_copy;
   const std::vector<float> zeros(static_cast<size_t>(s.in_channels / s.groups));
   Problem p{s, input.data, input.strides[0], input.strides[2], input.strides[3], weight, bias,
