@@ -19,6 +19,7 @@ FUSED = {
     "pad of a gather": lambda x, i: pad(x[i], (1, 1, 1, 1)) * 2,
     "gather of a gather": lambda x, i: (x[i][:, i] * 2).sum(1),
     "gather of an index value": lambda x, i: torch.relu(x + torch.arange(4))[i][i.flip(0)],
+    "gather at a gathered place, in range only": lambda x, i: x + pad((x + x.gather(1, (i // 2)[:, None].expand(3, 4)))[i[:2]], (0, 0, 0, 1)),
     "row of gathers and pads": lambda x, i: pad(x[i] + torch.arange(3)[:, None], (0, 0, 2, 2))[i.flip(0)].softmax(-1),
 }
 
@@ -28,6 +29,7 @@ def test_fused_gathers(name):
     f = FUSED[name]
     x, i = torch.randn(3, 4), torch.tensor([0, 2, 2])
     torch.testing.assert_close(braze.compile(f, fullgraph=True)(x, i), f(x, i))
+    assert braze.fallback_report() == {}
 
 
 OUT_OF_RANGE = {

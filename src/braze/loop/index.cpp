@@ -45,7 +45,7 @@ Indices reshape_index(const sym::ShapeEnv& env, std::span<const Expr> at, std::s
   size_t i = 0, j = 0;
   while (i < old_dims.size()) {
     const size_t first_old = i, first_new = j;
-    CHECK(j < new_dims.size());
+    if (j == new_dims.size()) break;   // what is left has a product of 1
     Expr old_product = from[old_dims[i++]], new_product = to[new_dims[j++]];
     while (old_product != new_product && !env.known(sym::eq(old_product, new_product)).value_or(false)) {
       if (i == old_dims.size() && j == new_dims.size()) break;

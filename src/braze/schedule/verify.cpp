@@ -74,20 +74,26 @@ class KernelVerifier {
   }
 
   void store(const Store& s) {
-    bindings(s.bindings);
+    const std::vector<Expr> entered = bindings(s.bindings);
     check(s.address, "address");
     value(s.value);
     memory(s.buffer, s.value->dtype, true);
     if (s.combine != Store::Combine::Overwrite) memory(s.buffer, s.value->dtype, false);
-    for (const Binding& b : s.bindings) scope_.erase(b.symbol);
+    leave(entered);
   }
 
-  void bindings(const std::vector<Binding>& list) {
+  // The symbols that come into scope: a load within a binding's value may have brought some there before.
+  std::vector<Expr> bindings(const std::vector<Binding>& list) {
+    std::vector<Expr> entered;
     for (const Binding& b : list) {
       value(b.value);
       check(b.extent, "extent");
-      scope_.insert(b.symbol);
+      if (scope_.insert(b.symbol).second) entered.push_back(b.symbol);
     }
+    return entered;
+  }
+  void leave(const std::vector<Expr>& entered) {
+    for (const Expr symbol : entered) scope_.erase(symbol);
   }
 
   void memory(int32_t buffer, DType dtype, bool write) {
@@ -108,9 +114,9 @@ class KernelVerifier {
     for (const Scalar* operand : s->operands) value(operand);
     if (s->op == ScalarOp::Load) {
       if (s->indices.size() != 1) return problem("a load without an address");
-      bindings(s->bindings);
+      const std::vector<Expr> entered = bindings(s->bindings);
       check(s->indices[0], "address");
-      for (const Binding& b : s->bindings) scope_.erase(b.symbol);
+      leave(entered);
       memory(s->buffer, s->dtype, false);
     } else if (s->op == ScalarOp::Index) {
       check(s->indices[0], "index");
