@@ -63,6 +63,9 @@ MISFITS = {
     "diagonal_scatter": lambda x: x.diagonal_scatter(torch.zeros(5), 1),
     "as_strided": lambda x: x.as_strided((2,), (-1,)),
     "bias": lambda x: F.conv2d(x.view(1, 1, 4, 6), torch.ones(4, 1, 1, 1), torch.ones(5)),
+    "index_put": lambda x: x.index_put((long_zeros(2),), torch.ones(5)),
+    "index_put rows": lambda x: x.index_put((long_zeros(2),), torch.ones(1, 1, 6)),
+    "assigned": lambda x: x.__setitem__(long_zeros(2), torch.ones(5)),
     "class weights": lambda x: F.cross_entropy(x, long_zeros(4), weight=torch.ones(5)),
 }
 
@@ -153,6 +156,33 @@ ERRORS = {
     "max of nothing": lambda x: x[:0].max(),
     "min of nothing": lambda x: x[:0].min(),
     "max over nothing": lambda x: x.view(4, -1)[:0].max(0).values,
+    "difference with a bool": lambda x: x - False,
+    "difference from a bool": lambda x: False - x,
+    "difference in place": lambda x: x.sub_(True),
+    "alpha of another kind": lambda x: torch.add(x, x, alpha=True),
+    "alpha of a float": lambda x: torch.add(x.long(), x.long(), alpha=1.5),
+    "where": lambda x: torch.where(x > 0, x, 1e300),
+    "where uint8": lambda x: torch.where(x > 0, x.to(torch.uint8), 300),
+    "lerp": lambda x: x.lerp(x, 1e300),
+    "threshold": lambda x: F.threshold(x, 1e300, 2.0),
+    "addcmul": lambda x: half(x).addcmul(half(x), half(x), value=1e300),
+    "sum half": lambda x: half(x).add(half(x), alpha=1e6),
+    "elu": lambda x: F.elu(x, 1e300),
+    "index_put of another type": lambda x: x.index_put((long_zeros(2),), torch.ones(2, dtype=torch.double)),
+    "huber": lambda x: F.huber_loss(x, x, delta=0),
+    "smooth l1": lambda x: F.smooth_l1_loss(x, x, beta=-1),
+    "softshrink": lambda x: F.softshrink(x, -1.0),
+    "flip": lambda x: x.view(2, -1).flip((0, 0)),
+    "flip wrapped": lambda x: x.view(2, -1).flip((0, -2)),
+    "squeeze": lambda x: x.view(2, -1).squeeze((0, 0)),
+    "gelu": lambda x: F.gelu(x, approximate="q"),
+    "bits of floats": lambda x: x & x,
+    "abs of bools": lambda x: (x > 0).abs(),
+    "floor of bools": lambda x: (x > 0).floor(),
+    "argmax of bools": lambda x: (x > 0).argmax(),
+    "fraction of integers": lambda x: x.long().frac(),
+    "division by zero": lambda x: x.long() // 0,
+    "remainder of zero": lambda x: x.long() % 0,
     "no such dimension": lambda x: (x.softmax(5), x + 1)[1],
 }
 
@@ -167,7 +197,63 @@ def test_values_that_eager_refuses(name):
     assert str(got.value).splitlines()[0] == str(expected.value).splitlines()[0]
 
 
+UNUSED = {
+    "index_select": lambda x, i: x.index_select(0, i),
+    "embedding": lambda x, i: F.embedding(i, x),
+    "index": lambda x, i: x[i],
+    "index columns": lambda x, i: x[:, i],
+    "index both": lambda x, i: x[i, i],
+    "gather": lambda x, i: x.gather(0, i[None]),
+    "take": lambda x, i: x.take(i * 10),
+    "put": lambda x, i: x.put(i * 10, x[:1, :1]),
+    "scatter": lambda x, i: x.scatter(0, i[None], 1.0),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[None], x),
+    "index_add": lambda x, i: x.index_add(0, i, x[:1]),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:1]),
+    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
+    "index_put": lambda x, i: x.index_put((i,), x[:1]),
+    "one_hot": lambda x, i: F.one_hot(i, 2),
+    "loss": lambda x, i: F.nll_loss(x, i.expand(4)),
+    "division": lambda x, i: x.long() // (i + 1),
+    "remainder": lambda x, i: 3 % (i + 1),
+    "inverse": lambda x, i: torch.linalg.inv(x[:, :4] * (i != 9)),
+}
+
+
+@pytest.mark.parametrize("index, trains", [(9, True), (-1, False), (3, False)])
+@pytest.mark.parametrize("name", UNUSED)
+def test_unused_results_of_operators_that_may_fail(name, index, trains):
+    def f(x, i):
+        UNUSED[name](x, i)
+        return x + 1
+
+    def outcome(function):
+        try:
+            return function(torch.eye(4, 6, requires_grad=trains), torch.tensor([index])).tolist()
+        except (RuntimeError, IndexError) as error:
+            return type(error)
+
+    assert outcome(braze.compile(f)) == outcome(f)
+
+
+def test_a_handler_for_an_unused_lookup():
+    def f(x, i):
+        try:
+            x[i]
+        except IndexError:
+            return x - 1
+        return x + 1
+
+    compiled = braze.compile(f)
+    for index in (0, 9, 1, -9):
+        assert torch.equal(compiled(torch.ones(3), torch.tensor([index])), f(torch.ones(3), torch.tensor([index])))
+
+
 @pytest.mark.parametrize("f", [
+    lambda x: torch.where(x > 0, half(x), 1e6), lambda x: F.threshold(half(x), 1e6, 1.0), lambda x: torch.where(x > 0, x.to(torch.uint8), -1),
+    lambda x: x + True, lambda x: torch.add(x > 0, x > 1, alpha=True), lambda x: F.smooth_l1_loss(x, x, beta=0),
+    lambda x: x.index_put((long_zeros(2),), torch.ones(1)), lambda x: x.clone().view(4, -1).index_put((long_zeros(2, 3),), x[:256]),
+    lambda x: x // 0, lambda x: x.roll((1, 2), (0, 0)),
     lambda x: x.to(torch.uint8).fill_(-1), lambda x: half(x).masked_fill(x > 0, -float("inf")),
     lambda x: x.view(32, 32)[0].add_(x.view(32, 32)[1]), lambda x: x.view(32, 32)[:, 0].add_(x.view(32, 32)[:, 1]),
     lambda x: x.add_(x), lambda x: x[:512].add_(x[512:])])

@@ -14,6 +14,7 @@
 #include "braze/trace/session.h"
 #include "braze/trace/transforms.h"
 #include "braze/trace/types.h"
+#include "braze/trace/unused_checks.h"
 
 namespace braze::trace {
 namespace {
@@ -540,6 +541,7 @@ Result<capture::TraceSession::Finished> Session::finish(std::span<PyObject* cons
       joint = make_joint(outputs);
     }
     recorder_.remove_autocast_keys();
+    check_unused_operators(recorder_.graph());
     drop_unused_inputs(joint);
     recorder_.graph().size_inputs = recorder_.env()->integers();
     GraphContext about = context(n_outputs);
