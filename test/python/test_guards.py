@@ -220,6 +220,33 @@ def test_torch_modes():
 
 
 @pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("kind", ["layer", "product", "pointwise"])
+def test_first_use_in_inference_mode(kind, outer):
+    """What is first read inside an inference mode is an ordinary tensor behind it."""
+    layer = torch.nn.Linear(3, 3)
+    use = {"layer": layer, "product": lambda x: x @ layer.weight, "pointwise": lambda x: x * layer.weight[0]}[kind]
+
+    def f(x):
+        with torch.inference_mode():
+            best = use(x).argmax(1)
+        return use(x).sum(), best
+    x = torch.randn(4, 3)
+    compiled = braze.compile(f)
+    for _ in range(2):
+        with torch.inference_mode(outer):
+            loss, best = compiled(x)
+            expected = f(x)
+        assert torch.equal(best, expected[1]) and loss.requires_grad == expected[0].requires_grad == (not outer)
+        if not outer:
+            layer.zero_grad()
+            loss.backward()
+            got = layer.weight.grad
+            layer.zero_grad()
+            expected[0].backward()
+            torch.testing.assert_close(got, layer.weight.grad)
+
+
+@pytest.mark.parametrize("outer", [False, True])
 @pytest.mark.parametrize("inner", [False, True])
 def test_inference_mode_of_results(outer, inner):
     def f(x):

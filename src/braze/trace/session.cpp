@@ -217,9 +217,9 @@ Result<Ref> Session::stand_in(PyObject* real, Src src) {
     input.dynamic = dynamic_dims(input.real, src);
     input.operand = tensor_operand(real, {input.dynamic, options_.storage_bases});
     {
-      // A stand-in has the autograd keys of its tensor, whatever the mode is now.
-      // In inference mode views of ordinary tensors would have to share a version counter that new tensors lack.
-      const c10::InferenceMode as_made(input.real.is_inference() || c10::InferenceMode::is_enabled());
+      // A stand-in has the autograd keys of its tensor, whatever the mode is now. In a call in inference mode none has, since
+      // views of ordinary tensors would have to share a version counter that the wrappers made there lack.
+      const c10::InferenceMode as_made(input.real.is_inference() || starts_in_inference_mode_);
       if (options_.storage_bases && input.real.numel() > 0) make_based(input);
       else make_plain(input);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <map>
@@ -141,6 +142,7 @@ class Session final : public capture::TraceSession, public capture::Differentiat
 
   ModeGuard mode_guard_;             // first: restored last
   uint64_t start_modes_;
+  const bool starts_in_inference_mode_ = c10::InferenceMode::is_enabled();
   capture::TraceOptions options_;
   Recorder recorder_;
   std::vector<StandIn> stand_ins_;
