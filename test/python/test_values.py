@@ -348,3 +348,14 @@ def test_computed_indices_into_nothing(f):
         out.sum().backward()
         results.append((out.shape, x.grad))
     assert results[0][0] == results[1][0] and torch.equal(results[0][1], results[1][1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("sizes", [(40,), (3, 40), (40, 3), (2, 17)], ids=str)
+def test_running_products_in_order(sizes, dtype):
+    """The product of neighbours overflows where the running product is 0."""
+    x = torch.full(sizes, torch.finfo(dtype).max / 2, dtype=dtype)
+    for dim in range(len(sizes)):
+        y = x.clone()
+        y.select(dim, 1).zero_()
+        torch.testing.assert_close(braze.compile(lambda y, dim=dim: y.cumprod(dim))(y), y.cumprod(dim), equal_nan=True)

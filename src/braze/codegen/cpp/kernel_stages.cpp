@@ -322,6 +322,8 @@ void KernelEmitter::scan_stage(const Stage& s) {
       carries.push_back(n == 1 ? carry : carry + "_" + std::to_string(u));
       line(depth(), type + " " + carries[u] + " = " + neutral + ";");
     }
+    // The product of some neighbours may overflow where the running product, which is 0 by then, does not.
+    const bool in_order = a.op == ReduceOp::Prod && is_floating(a.dtype);
     LoopPlan plan;
     plan.one_body = along_lanes && weight(s) > kHeavy;
     loops(std::span(s.loops).last(1), plan, [&] {
@@ -335,10 +337,15 @@ void KernelEmitter::scan_stage(const Stage& s) {
           const std::string live = vector_->live;
           const std::string in = live.empty() ? x.at(u) : std::string("sel_") + suffix_of(reg) + "(live(" + live + "), " +
                                                               x.at(u) + ", " + neutral + ")";
-          line(depth(), "const " + type + " " + before + " = prefix(" + in + ", " + neutral + ", [](" + type + " a, " + type +
-                            " b) __attribute__((always_inline)) { return (" + type + ")" +
-                            combine_text(a.op, a.dtype, "a", "b") + "; });");
-          line(depth(), "const " + type + " " + name + " = " + combine_text(a.op, a.dtype, carries[u], before) + ";");
+          if (in_order) {
+            line(depth(), "const " + type + " " + name + " = in_order(" + in + ", " + carries[u] +
+                              ", [](auto a, auto b) __attribute__((always_inline)) { return " + combine_text(a.op, a.dtype, "a", "b") + "; });");
+          } else {
+            line(depth(), "const " + type + " " + before + " = prefix(" + in + ", " + neutral + ", [](" + type + " a, " + type +
+                              " b) __attribute__((always_inline)) { return (" + type + ")" +
+                              combine_text(a.op, a.dtype, "a", "b") + "; });");
+            line(depth(), "const " + type + " " + name + " = " + combine_text(a.op, a.dtype, carries[u], before) + ";");
+          }
           std::string result = name;
           if (s.exclusive) {
             result = fresh("s");

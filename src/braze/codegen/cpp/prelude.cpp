@@ -53,6 +53,13 @@ std::string shifts(int lanes) {
   return text;
 }
 
+// One lane after the other meets the running value.
+std::string steps(int lanes) {
+  std::string text;
+  for (int i = 0; i < lanes; ++i) text += "running = op(running, x[" + std::to_string(i) + "]); x[" + std::to_string(i) + "] = running; ";
+  return text;
+}
+
 std::string gathered(int lanes) {
   std::string text;
   for (int i = 0; i < lanes; ++i) text += (i == 0 ? "p[k[" : ", p[k[") + std::to_string(i) + "]]";
@@ -107,7 +114,7 @@ std::string fill_in(std::string_view text, int lanes, int vector_bytes) {
       return true;
     };
     const bool known = take("iota", numbers(0, lanes)) || take("low", numbers(0, lanes / 2)) ||
-                       take("high", numbers(lanes / 2, lanes)) || take("shifts", shifts(lanes)) || take("fold", fold(lanes)) ||
+                       take("high", numbers(lanes / 2, lanes)) || take("shifts", shifts(lanes)) || take("steps", steps(lanes)) || take("fold", fold(lanes)) ||
                        take("pairs", numbers(0, lanes, 2) + ", " + numbers(lanes + 1, 2 * lanes, 2)) ||
                        take("backwards", numbers(lanes - 1, -1, -1)) || take("gathered", gathered(lanes)) ||
                        take("transpose", transpose(lanes)) ||

@@ -58,6 +58,13 @@ constexpr Snippet kSnippets[] = {
   return x;
 }
 )"},
+    // The same one lane after the other, from `carry` on.
+    {"in_order", kAlways, R"(template <class V, class Op> F V in_order(V x, V carry, Op op) {
+  auto running = carry[0];
+  @steps
+  return x;
+}
+)"},
 };
 
 }  // namespace
