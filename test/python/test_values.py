@@ -359,3 +359,52 @@ def test_running_products_in_order(sizes, dtype):
         y = x.clone()
         y.select(dim, 1).zero_()
         torch.testing.assert_close(braze.compile(lambda y, dim=dim: y.cumprod(dim))(y), y.cumprod(dim), equal_nan=True)
+
+
+WRITES = {
+    "one": lambda x: x.add_(1), "two": lambda x: x.add_(1).mul_(2), "through data": lambda x: x.data.add_(1),
+    "through detach": lambda x: x.detach().add_(1), "part": lambda x: x[:1].add_(1), "both": lambda x: (x.data.add_(1), x.mul_(2)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_versions_of_written_inputs(name):
+    def f(x):
+        WRITES[name](x)
+        return x * 1
+
+    compiled = braze.compile(f, fullgraph=True)
+    for _ in range(2):
+        a, b = torch.ones(3), torch.ones(3)
+        before = a._version, b._version
+        assert torch.equal(f(a), compiled(b))
+        assert torch.equal(a, b)
+        assert a._version - before[0] == b._version - before[1]
+
+
+def test_weights_written_through_data_before_the_backward_pass():
+    @braze.compile(fullgraph=True)
+    def update(w):
+        w.data.mul_(0.5)
+        return w.data.sum()
+
+    w = torch.ones(3, requires_grad=True)
+    loss = (w * w).sum()
+    update(w)
+    loss.backward()
+    assert w.grad.tolist() == [1.0] * 3
+
+
+def test_autocast_casts_a_weight_once():
+    layer = torch.nn.Linear(64, 64)
+    compiled = copy.deepcopy(layer)
+    x = X.view(16, 64)
+
+    def f(module):
+        with torch.autocast("cpu", torch.bfloat16):
+            return module(torch.relu(module(x).float())).float().sum()
+
+    f(layer).backward()
+    braze.compile(f, fullgraph=True)(compiled).backward()
+    assert torch.equal(compiled.weight.grad.bfloat16().float(), compiled.weight.grad)   # summed in 16 bits
+    torch.testing.assert_close(compiled.weight.grad, layer.weight.grad, rtol=2e-2, atol=2e-2)

@@ -25,7 +25,7 @@ class CallableExecutor final : public Executable {
     plan_.mutations = graph.mutations;
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
     plan_.inference = context.inference_outputs;
-    for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
+    runtime::plan_inputs(plan_, context.inputs);
   }
   ~CallableExecutor() override {
     const PyGILState_STATE state = PyGILState_Ensure();

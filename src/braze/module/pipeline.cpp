@@ -325,8 +325,8 @@ runtime::TrainingPlan training_plan(const graph::Graph& joint, const trace::Grap
   plan.outputs.inference = context.inference_outputs;
   for (size_t i = 0; i < parts.forward->inputs.size(); i++) {
     plan.inputs.push_back(context.inputs[i]);
-    plan.outputs.inputs.push_back(context.inputs[i].kind);
   }
+  runtime::plan_inputs(plan.outputs, plan.inputs);
   for (const partition::BackwardInput& input : parts.backward_inputs) {
     switch (input.kind) {
       case partition::BackwardInput::Kind::ForwardInput: plan.backward_inputs.push_back({Kind::Input, input.index}); break;

@@ -33,7 +33,7 @@ class GraphExecutor final : public GraphProgram {
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
     plan_.inference = context.inference_outputs;
     if (context.joint) plan_.tracked = context.joint->tracked;
-    for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
+    plan_inputs(plan_, context.inputs);
     number_values();
     alias_slots_ = alias_size_slots(plan_, sizes_);
   }

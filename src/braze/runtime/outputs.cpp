@@ -32,18 +32,29 @@ AliasSizeSlots alias_size_slots(const OutputPlan& plan, SizeSlots& sizes) {
   return slots;
 }
 
+void plan_inputs(OutputPlan& plan, std::span<const InputBinding> bindings) {
+  for (const InputBinding& binding : bindings) {
+    plan.inputs.push_back(binding.kind);
+    plan.versions.push_back(binding.versions);
+  }
+}
+
 void finish_outputs(const OutputPlan& plan, std::span<const at::Tensor> callers,
                     std::span<const at::Tensor> new_values, const SizeValue& size_value,
                     std::vector<at::Tensor>& outputs, std::vector<int32_t>& same_input) {
   for (size_t i = 0; i < plan.mutations.size(); ++i) {
     const auto input = static_cast<size_t>(plan.mutations[i].input);
     at::Tensor target = callers[input];
+    const int32_t versions = plan.versions[input];
     c10::AutoGradMode no_grad(!plan.mutations[i].under_no_grad);
     if (plan.inputs[input] == InputBinding::Kind::StorageBase) {
       bind({InputBinding::Kind::StorageBase, 0, {}}, target).copy_(new_values[i]);
       target.unsafeGetTensorImpl()->bump_version();
+    } else if (versions == 0) {
+      target.variable_data().copy_(new_values[i]);
     } else {
       target.copy_(new_values[i]);
+      for (int32_t n = 1; n < versions; ++n) target.unsafeGetTensorImpl()->bump_version();
     }
   }
   for (const graph::OutputAlias& alias : plan.aliases) {

@@ -21,6 +21,7 @@ struct OutputPlan {
   std::vector<graph::OutputAlias> aliases;
   std::vector<graph::Mutation> mutations;    // values are not used here
   std::vector<InputBinding::Kind> inputs;    // of each graph input
+  std::vector<int32_t> versions;             // InputBinding::versions of each
   std::vector<bool> tracked;                 // by autograd, per output asked for; empty: no gradients in this region
   std::vector<bool> inference;               // made in inference mode, per output asked for; empty: as the caller's mode is
   int64_t n_outputs = 0;                     // asked for by the caller; graph outputs beyond are bases of aliases
@@ -32,6 +33,9 @@ AliasSizeSlots alias_size_slots(const OutputPlan& plan, SizeSlots& sizes);
 
 // The value of a symbolic size in this call.
 using SizeValue = std::function<int64_t(graph::Expr)>;
+
+// What `bindings` say of the inputs.
+void plan_inputs(OutputPlan& plan, std::span<const InputBinding> bindings);
 
 // Copies mutated values into the callers' tensors (new_values[i] for plan.mutations[i]) and replaces aliasing outputs.
 // callers: the Python-visible tensor of each graph input (undefined for constants). `same_input[i]` receives the graph

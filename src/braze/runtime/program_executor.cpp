@@ -130,7 +130,7 @@ class ProgramExecutor final : public GraphProgram {
     plan_.n_outputs = static_cast<int64_t>(context.n_outputs);
     plan_.inference = context.inference_outputs;
     if (context.joint) plan_.tracked = context.joint->tracked;
-    for (const InputBinding& input : context.inputs) plan_.inputs.push_back(input.kind);
+    plan_inputs(plan_, context.inputs);
     for (const schedule::BufferPlan& buffer : program.buffers) buffers_.push_back(make_buffer(buffer));
     for (size_t i = 0; i < program.buffers.size(); ++i)
       if (program.buffers[i].input >= 0) input_buffers_.emplace_back(program.buffers[i].input, static_cast<int32_t>(i));

@@ -28,6 +28,8 @@ struct InputBinding {
   int32_t caller = -1;      // index into TraceSession::inputs() (Tensor, StorageBase); numbers of the call, as weak
                             // 0-dim tensors, follow these
   at::Tensor constant;
+  int32_t versions = 1;     // of a tensor that the call writes: how often its version counter is raised, as by eager's
+                            // writes; 0: by none of them, which all went through .data
 };
 
 // Training. The graph is then a joint one: its outputs are the forward outputs, `n_forward` of them (what the caller

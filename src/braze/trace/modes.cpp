@@ -160,6 +160,7 @@ void ModeGuard::restore() {
   at::autocast::set_autocast_enabled(c10::kCPU, cpu_autocast_);
   at::autocast::set_autocast_enabled(c10::kCUDA, cuda_autocast_);
   at::autocast::set_autocast_cache_enabled(autocast_cache_);
+  at::autocast::clear_cache();   // of traced weights
   while (autocast_nesting() > nesting_) at::autocast::decrement_nesting();
   while (autocast_nesting() < nesting_) at::autocast::increment_nesting();
   at::autocast::set_autocast_dtype(c10::kCPU, cpu_dtype_);

@@ -458,7 +458,10 @@ GraphContext Session::context(size_t n_outputs) {
     if (!used) continue;
     input.caller = next++;
     const auto kind = input.base != nullptr ? InputBinding::Kind::StorageBase : InputBinding::Kind::Tensor;
-    binding.emplace(input.value, InputBinding{kind, input.caller, {}});
+    InputBinding own{kind, input.caller, {}};
+    if (input.base == nullptr && !input.wrapper.is_inference())
+      own.versions = static_cast<int32_t>(static_cast<uint32_t>(input.wrapper._version()) - input.first_version);
+    binding.emplace(input.value, std::move(own));
   }
   for (const auto& [id, value] : recorder_.float_inputs())
     if (std::ranges::find(g.inputs, value) != g.inputs.end())

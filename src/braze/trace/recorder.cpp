@@ -1,7 +1,6 @@
 #include "braze/trace/recorder.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
-#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -35,16 +34,13 @@ void drop_stale_keys() {
 
 RecordingScope::RecordingScope(Recorder& recorder)
     : outer_(std::exchange(current, &recorder)),
-      reapplied_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()),
-      cached_autocast_(at::autocast::is_autocast_cache_enabled()) {
+      reapplied_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
   recorder.remove_autocast_keys();
   include_recording_keys(true);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
-  at::autocast::set_autocast_cache_enabled(false);   // it would keep traced tensors beyond the trace
 }
 
 RecordingScope::~RecordingScope() {
-  at::autocast::set_autocast_cache_enabled(cached_autocast_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(reapplied_views_);
   // Set, not restored: a mode object of the user's that was entered inside may have saved and restored our keys.
   if (outer_ == nullptr) include_recording_keys(false);

@@ -175,7 +175,6 @@ class RecordingScope {
  private:
   Recorder* outer_;
   bool reapplied_views_;
-  bool cached_autocast_;
 };
 
 // While alive, tensor operations of this thread are not recorded: the interpreter's own Python stands outside.

@@ -224,6 +224,7 @@ Result<Ref> Session::stand_in(PyObject* real, Src src) {
       else make_plain(input);
     }
     give_gradient_edge(input);
+    if (!input.wrapper.is_inference()) input.first_version = static_cast<uint32_t>(input.wrapper._version());
     if (input.wrapper.has_storage())
       input.wrapper.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
     input.python = Ref::steal(THPVariable_Wrap(input.wrapper));

@@ -71,6 +71,7 @@ class Session final : public capture::TraceSession, public capture::Differentiat
     capture::Ref python;             // the Python object of `wrapper`
     graph::Value* value = nullptr;   // the graph input: the tensor itself or its base
     graph::Value* first = nullptr;   // the value that the stand-in had at first
+    uint32_t first_version = 0;
     const Base* base = nullptr;
     std::vector<bool> dynamic;
     const torch::autograd::Node* grad_fn = nullptr;   // what stands for the gradient function of the caller's tensor
