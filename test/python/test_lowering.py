@@ -8,6 +8,8 @@ import pytest
 import tensor_ir
 import torch
 
+import braze
+
 aten = torch.ops.aten
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -312,3 +314,17 @@ def test_moves_and_indices(dtype, tmp_path):
             cases.add(aten.view, x, size)
             cases.add(aten.reshape, x, size)
     run(cases, tmp_path)
+
+
+def test_text_does_not_double_with_each_step():
+    """Each step reads the one before at two more places of the row: in one kernel its text would stand there thrice."""
+    def steps(x):
+        for step in (1, 2, 4, 8, 16, 1, 2, 4, 8, 16):
+            y = x.tanh() * 0.5 + 0.5
+            x = y / y.sum(-1, keepdim=True) + y.roll(step, -1) * y.flip(-1)
+        return x
+
+    braze.reset()
+    x = torch.randn(64, 32)
+    torch.testing.assert_close(braze.compile(steps, fullgraph=True)(x), steps(x))
+    assert braze.compile_report()[-1]["kernels"] > 1

@@ -11,6 +11,9 @@ namespace {
 constexpr double kSmallInput = 16;     // an input that many times smaller than the result costs nothing to read again
 constexpr size_t kLargestBody = 400;   // nodes; beyond it compile time grows faster than memory traffic shrinks
 
+constexpr size_t kLargestText = 1600;  // nodes of a user's bodies with what is written into them: a Cat has many bodies
+constexpr size_t kSmallBody = 4;       // written in wherever it may be
+
 bool is_integer_division(const Scalar& s) {
   const bool division = s.op == ScalarOp::FloorDiv || s.op == ScalarOp::TruncDiv || s.op == ScalarOp::Remainder ||
                         s.op == ScalarOp::Fmod;
@@ -165,11 +168,28 @@ bool better_written_in(Work& work, const Buffer& b) {
   return false;
 }
 
+size_t nodes_in(const Work& work, const Buffer& b, int32_t user) {
+  const BufferInfo& u = work.at(user);
+  const auto read = std::ranges::find(u.reads, b.id);
+  return u.loads[static_cast<size_t>(read - u.reads.begin())] * work.at(b.id).nodes;
+}
+
+// Steps of a recurrence, each of which reads the one before and is read by a Cat of all: written into that, the text
+// would grow with the square of their number.
+bool makes_too_much_text(const Work& work, const Buffer& b, const std::vector<size_t>& text) {
+  const BufferInfo& info = work.at(b.id);
+  return info.nodes > kSmallBody && std::ranges::any_of(info.users, [&](int32_t user) {
+           return text[static_cast<size_t>(user)] + nodes_in(work, b, user) > kLargestText;
+         });
+}
+
 }  // namespace
 
 void choose(Work& work) {
   collect(work);
   drop_dead(work);
+  std::vector<size_t> text(work.buffers.size());   // nodes of bodies with what was written into them so far
+  for (const int32_t id : work.order) text[static_cast<size_t>(id)] = work.at(id).nodes;
   for (const int32_t id : work.order) {
     const Buffer& b = work.buffer(id);
     BufferInfo& info = work.at(id);
@@ -191,8 +211,10 @@ void choose(Work& work) {
     }
     const bool used = info.required || !info.users.empty();
     const bool wanted = b.kind != BufferKind::Pointwise || info.required || !work.options.fusion ||
-                        info.nodes > kLargestBody || !better_written_in(work, b);
+                        info.nodes > kLargestBody || !better_written_in(work, b) || makes_too_much_text(work, b, text);
     info.real = used && wanted;
+    if (used && !wanted)
+      for (const int32_t user : info.users) text[static_cast<size_t>(user)] += nodes_in(work, b, user);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "braze/schedule/cost.h"
 #include "braze/schedule/groups.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kMostMembers = 40;
 constexpr size_t kMostNodes = 800;        // of all bodies; compile time grows faster than the kernel
+constexpr size_t kMostText = 4000;        // of all bodies, each as often as it is written
 constexpr double kLongestColumn = 2048;   // at a cache line each, a few buffers fit into the second-level cache
 
 class Fusion {
@@ -161,7 +163,7 @@ class Fusion {
     const char* reason = "";
     if (a.alone || b.alone) {
       reason = "a kernel of its own kind";
-    } else if (a.members.size() + b.members.size() > kMostMembers || n_nodes(a) + n_nodes(b) > kMostNodes) {
+    } else if (a.members.size() + b.members.size() > kMostMembers || n_nodes(a, b) > kMostNodes) {
       reason = "too large";
     } else if (is_linked_around(producer, consumer)) {
       reason = "a cycle";
@@ -169,7 +171,7 @@ class Fusion {
       Merge merge = merge_vertically(work_, a, b);
       reason = merge.reason;
       if (merge.group) {
-        reason = why_not_worth(*merge.group);
+        reason = text_of(*merge.group) > kMostText ? "too much text" : why_not_worth(*merge.group);
         if (reason == nullptr) {
           if (work_.log != nullptr) work_.note(fmt::format("fuse {} into {}: saves {:.0f} bytes", names(a), names(b), bytes));
           unite(producer, consumer, std::move(*merge.group));
@@ -223,10 +225,50 @@ class Fusion {
     widen(to);
   }
 
-  size_t n_nodes(const Group& group) const {
-    size_t n = 0;
-    for (const Member& m : group.members) n += work_.at(m.buffer).nodes;
-    return n;
+  // Of a kernel of both. Where it runs piece by piece, the members that no Cat is are written anew for each piece.
+  size_t n_nodes(const Group& a, const Group& b) const {
+    size_t n = 0, in_pieces = 0, pieces = 1;
+    for (const Group* group : {&a, &b})
+      for (const Member& m : group->members) {
+        const Buffer& buffer = work_.buffer(m.buffer);
+        (buffer.kind == BufferKind::Cat ? in_pieces : n) += work_.at(m.buffer).nodes;
+        pieces = std::max(pieces, buffer.pieces.size());
+      }
+    return n * pieces + in_pieces;
+  }
+
+  // A pointwise member is written again for each place at which others read it, and these are written again themselves:
+  // steps of a scan by halves would make a text that doubles with each.
+  size_t text_of(const Group& group) const {
+    std::unordered_map<int32_t, size_t> copies;
+    for (const Member& m : group.members) copies[m.buffer] = 1;
+    size_t text = 0;
+    for (size_t i = group.members.size(); i-- > 0;) {
+      const int32_t id = group.members[i].buffer;
+      const size_t own = copies.at(id);
+      text += own * work_.at(id).nodes;
+      if (text > kMostText) return text;
+      std::vector<std::pair<int32_t, const std::vector<Expr>*>> elsewhere;
+      for (const Read& read : work_.statement(id).reads) {
+        const auto found = copies.find(read.buffer);
+        if (found == copies.end() || work_.buffer(read.buffer).kind == BufferKind::Reduction) continue;
+        const std::vector<Expr>& at = read.load->indices;
+        if (is_own_place(work_.buffer(id), at)) {
+          found->second = std::max(found->second, own);
+        } else if (std::ranges::none_of(elsewhere, [&](const auto& e) { return e.first == read.buffer && *e.second == at; })) {
+          elsewhere.emplace_back(read.buffer, &at);
+          found->second += own;
+        }
+      }
+    }
+    return text;
+  }
+
+  static bool is_own_place(const Buffer& user, const std::vector<Expr>& at) {
+    if (at.size() != user.axes.size()) return false;
+    for (size_t k = 0; k < at.size(); ++k)
+      if (at[k] != user.axes[k].symbol) return false;
+    return true;
   }
 
   std::string names(const Group& group) const {
@@ -266,7 +308,7 @@ class Fusion {
         const Group& x = at(a).group;
         const Group& y = at(b).group;
         if (x.alone || y.alone || x.has_reduction != y.has_reduction) continue;
-        if (x.members.size() + y.members.size() > kMostMembers || n_nodes(x) + n_nodes(y) > kMostNodes) continue;
+        if (x.members.size() + y.members.size() > kMostMembers || n_nodes(x, y) > kMostNodes) continue;
         const bool small = cost_ns(x) < kWorthThreadsNs && cost_ns(y) < kWorthThreadsNs;
         if (!small && !read_same_input(x, y)) continue;
         if (depends(a, b) || depends(b, a)) continue;
