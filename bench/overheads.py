@@ -1,14 +1,16 @@
 """What Braze costs beside the kernels. Every figure comes from this machine and this run.
 
-usage: overheads.py [import] [call] [guards] [trace] [compile] [memory]
+usage: overheads.py [import] [call] [training_call] [guards] [trace] [joint] [compile] [memory]
 
-  import    milliseconds of `import braze` after `import torch`, in fresh processes
-  call      a one-kernel call against one eager relu, in microseconds
-  guards    the guard program of BERT-base, in microseconds
-  trace     capture and trace of BERT-base's forward, in milliseconds; the trace is torch's part: each operator's way
-            through libtorch, its type and its node
-  compile   the phases of BERT-base's first call, in milliseconds
-  memory    resident memory over 200 compilations that are dropped
+  import        milliseconds of `import braze` after `import torch`, in fresh processes
+  call          a one-kernel call against one eager relu, in microseconds
+  training_call a one-kernel call and its backward pass, against the same of eager and of torch.compile, in microseconds
+  guards        the guard program of BERT-base, in microseconds
+  trace         capture and trace of BERT-base's forward, in milliseconds; the trace is torch's part: each operator's way
+                through libtorch, its type and its node
+  joint         the same where gradients are needed: the trace is of the forward and the backward pass
+  compile       the phases of BERT-base's first call, in milliseconds
+  memory        resident memory over 200 compilations that are dropped
 """
 import gc
 import os
@@ -51,6 +53,23 @@ def call_cost():
     print(f"one eager relu {eager:.2f} us; compiled: one kernel of three ops {three:.2f} us, relu alone {relu:.2f} us")
 
 
+def training_call_cost():
+    import torch
+
+    import braze
+
+    def chain(x):
+        return torch.sigmoid(torch.relu(x + 2.0))
+
+    x, tangent = torch.randn(4, 32, requires_grad=True), torch.randn(4, 32)
+
+    def step(f):
+        return lambda: torch.autograd.grad(f(x), x, tangent)
+    eager, theirs, ours = microseconds([step(chain), step(torch.compile(chain)), step(braze.compile(chain))], (), calls=2000)
+    print(f"forward and backward of one kernel: eager {eager:.2f} us, torch.compile {theirs:.2f} us, "
+          f"braze {ours:.2f} us ({ours / theirs:.2f} of torch.compile)")
+
+
 def bert():
     import torch
     import transformers
@@ -71,22 +90,33 @@ def guard_cost():
     print(f"guards of BERT-base: {statistics.median(runs):.1f} us")
 
 
-def trace_cost(compilations=9):
-    import torch
-
+def trace_of(forward, ids, compilations=9):
+    """Prints capture's and the trace's milliseconds: the medians without the first, and the first in the process."""
     import braze
-    model, ids = bert()
     rows = []
-    with torch.no_grad():
-        for _ in range(compilations):
-            braze.reset()
-            braze.compile(lambda x: model(x).last_hidden_state)(ids)
-            report = braze.compile_report()[-1]
-            rows.append((report["ms"]["capture"], report["ms"]["trace"]))
+    for _ in range(compilations):
+        braze.reset()
+        braze.compile(forward)(ids)
+        report = braze.compile_report()[-1]
+        rows.append((report["ms"]["capture"], report["ms"]["trace"]))
     first, *later = rows
     capture, trace = (statistics.median(column) for column in zip(*later, strict=True))
-    print(f"BERT-base: capture {capture:.1f} ms, trace {trace:.1f} ms (the first in the process: {first[0]:.1f}, {first[1]:.1f})")
+    print(f"capture {capture:.1f} ms, trace {trace:.1f} ms (the first in the process: {first[0]:.1f}, {first[1]:.1f})")
     print(report["note"])
+
+
+def trace_cost():
+    import torch
+    model, ids = bert()
+    print("BERT-base, forward: ", end="")
+    with torch.no_grad():
+        trace_of(lambda x: model(x).last_hidden_state, ids)
+
+
+def joint_trace_cost():
+    model, ids = bert()     # in evaluation mode: no dropout
+    print("BERT-base, forward and backward: ", end="")
+    trace_of(lambda x: model(x).last_hidden_state.sum(), ids)
 
 
 def compile_cost():
@@ -129,8 +159,8 @@ def memory():
     print("resident MB after 50, 100, 150, 200 dropped compilations: " + ", ".join(f"{s:.1f}" for s in sizes))
 
 
-PARTS = {"import": import_time, "call": call_cost, "guards": guard_cost, "trace": trace_cost,
-         "compile": compile_cost, "memory": memory}
+PARTS = {"import": import_time, "call": call_cost, "training_call": training_call_cost, "guards": guard_cost,
+         "trace": trace_cost, "joint": joint_trace_cost, "compile": compile_cost, "memory": memory}
 
 
 def main():

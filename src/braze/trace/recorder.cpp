@@ -121,8 +121,8 @@ graph::Value* Recorder::float_input(FloatId id) {
     graph::Value* value = graph_number(id);
     graph::TensorType type = value->type;
     type.wrapped_number = true;
-    static const OperatorInfo& clone =
-        operator_info(c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", ""));
+    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+    static const OperatorInfo& clone = operator_info(op);
     return weak_numbers_[id] = add_node(clone, {value, graph::None{}}, {type})->result();
   }
   graph::Value*& input = float_inputs_[id];
