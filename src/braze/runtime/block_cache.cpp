@@ -20,20 +20,16 @@ constexpr size_t kHuge = 2 << 20, kPage = 64 << 10;
 constexpr size_t kMostCached = size_t{512} << 20;
 constexpr std::chrono::seconds kLately{10};
 
-size_t rounded(size_t bytes) {
-  // Sixteenth steps keep the waste under 7% and let sizes that differ a little share blocks.
-  size_t step = kPage;
-  while (step * 16 < bytes) step *= 2;
-  return (bytes + step - 1) / step * step;
-}
+size_t rounded(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+// The largest block that is lent for one of `size`: sizes that differ a little share blocks.
+size_t most_for(size_t size) { return size + size / 16; }
 
 class Cache final : public c10::Allocator {
  public:
   void* acquire(size_t bytes) {
-    const size_t size = rounded(std::max<size_t>(bytes, 1));
-    void* block = take(size);
-    report(block, static_cast<int64_t>(size));
-    return block;
+    const Block block = take(rounded(std::max<size_t>(bytes, 1)));
+    report(block.address, static_cast<int64_t>(block.size));
+    return block.address;
   }
 
   void release(void* block) {
@@ -73,27 +69,33 @@ class Cache final : public c10::Allocator {
     c10::reportMemoryUsageToProfiler(block, bytes, now.live_bytes, now.live_bytes + now.cached_bytes, c10::Device(c10::kCPU));
   }
 
-  void* take(size_t size) {
+  struct Block {
+    void* address;
+    size_t size;
+  };
+
+  Block take(size_t size) {
     {
       std::lock_guard lock(mutex_);
-      // The block that was freed last: its lines may still be in a cache.
-      if (auto it = free_.upper_bound(size); it != free_.begin() && (--it)->first == size) {
-        void* block = it->second;
+      // The smallest that fits, and of equal ones the one that was freed last: its lines may still be in a cache.
+      if (auto it = free_.lower_bound(size); it != free_.end() && it->first <= most_for(size)) {
+        it = std::prev(free_.upper_bound(it->first));
+        const Block block{it->second, it->first};
         free_.erase(it);
-        cached_ -= size;
-        lend(block, size);
+        cached_ -= block.size;
+        lend(block);
         return block;
       }
     }
-    void* block = map_aligned(size);
+    const Block block{map_aligned(size), size};
     std::lock_guard lock(mutex_);
-    lend(block, size);
+    lend(block);
     return block;
   }
 
-  void lend(void* block, size_t size) {
-    live_[block] = size;
-    live_bytes_ += size;
+  void lend(const Block& block) {
+    live_[block.address] = block.size;
+    live_bytes_ += block.size;
     peak_ = std::max(peak_, live_bytes_);
   }
 
