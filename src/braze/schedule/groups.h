@@ -63,5 +63,7 @@ struct Unit {
 
 // Partition of all real buffers, and the calls. In topological order.
 std::vector<Unit> fuse(Work& work);
+// Another topological order, in which memory is freed earlier.
+void free_early(const Work& work, std::vector<Unit>& units);
 
 }  // namespace braze::schedule

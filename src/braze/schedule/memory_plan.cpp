@@ -132,7 +132,8 @@ class Planner {
     if (f.place == Place::Alias) return false;     // its memory may have other readers
     if (f.place == Place::Call && t.place == Place::Output) return false;
     if (aliased_.contains(from)) return false;
-    return size_of(f.dtype) == size_of(t.dtype) && f.sizes == t.sizes && f.strides == t.strides;
+    // Shapes may differ, as of a product's rows and the batch that they are: elements are compared by address.
+    return size_of(f.dtype) == size_of(t.dtype) && storage_elements(f.sizes, f.strides) == storage_elements(t.sizes, t.strides);
   }
 
   // Every element of `from` is read by the iteration that writes its place in `to`, or by earlier stages of its row.

@@ -22,7 +22,8 @@ class Scheduler {
     prepare(work_);
     choose(work_);
     flatten(work_);
-    const std::vector<Unit> units = fuse(work_);
+    std::vector<Unit> units = fuse(work_);
+    if (work_.options.block_bytes > 0) free_early(work_, units);
     find_stored(units);
     for (const Unit& unit : units) {
       if (unit.call >= 0) {

@@ -25,8 +25,8 @@ int32_t exp_of(Loops& l, int32_t x) {
   return l.pointwise(DType::F32, l.buffer(x).sizes, [&](auto& at) { return l.op(ScalarOp::Exp, l.load(x, at)); });
 }
 
-schedule::Program scheduled(Loops& l) {
-  auto result = schedule::schedule(l.program, Check::default_target());
+schedule::Program scheduled(Loops& l, const schedule::ScheduleOptions& options = {}) {
+  auto result = schedule::schedule(l.program, Check::default_target(), options);
   REQUIRE(result.ok());
   CHECK(schedule::verify(*result) == "");
   return std::move(result).value();
@@ -84,6 +84,38 @@ TEST_CASE("a result is written over an operand that dies, not over one that live
   CHECK(plan.alias_of == b);
   // The call's result now lives as long as what stands in its memory.
   CHECK(p.buffers[static_cast<size_t>(b)].last_step == plan.last_step);
+}
+
+TEST_CASE("a result is written over an operand of another shape whose elements lie at the same places") {
+  Loops l;
+  const int32_t b = call(l, exp_of(l, l.input(DType::F32, {16, 16})));
+  const int32_t rows = l.pointwise(DType::F32, {2, 8, 16}, [&](auto& at) {
+    return l.op(ScalarOp::Exp, l.load(b, {at[0] * 8 + at[1], at[2]}));
+  });
+  l.output(call(l, rows));
+  const auto p = scheduled(l);
+  CHECK(p.buffers[static_cast<size_t>(rows)].alias_of == b);
+}
+
+TEST_CASE("where memory is freed early, what frees more than it takes goes first") {
+  Loops l;
+  const int32_t x = l.input(DType::F32, {16, 16});
+  const int32_t large = exp_of(l, x), small = call(l, l.input(DType::F32, {4, 16}));
+  const int32_t taking = call(l, small);                    // 256 bytes more, and nothing is freed
+  const int32_t freeing = call(l, large);
+  l.program->calls.back().operands.push_back({small, {4, 16}, {16, 1}, 0});
+  l.buffer(freeing).sizes = {4, 16};
+  l.output(taking);
+  l.output(freeing);
+  const auto first_call = [&](const schedule::ScheduleOptions& options) {
+    const auto p = scheduled(l, options);
+    std::vector<int32_t> calls;
+    for (const schedule::Step& step : p.steps)
+      if (const auto* c = std::get_if<schedule::CallStep>(&step)) calls.push_back(c->call);
+    return calls;
+  };
+  CHECK(first_call({}) == std::vector<int32_t>{0, 1, 2});
+  CHECK(first_call({.block_bytes = 1}) == std::vector<int32_t>{0, 2, 1});
 }
 
 TEST_CASE("a transposed reader does not work in place") {
