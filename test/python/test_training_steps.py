@@ -122,7 +122,8 @@ def test_clipping_and_schedules():
     compare(f, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), warm=step)
 
 
-def test_the_loss_that_is_returned_has_no_second_backward_pass():
+@pytest.mark.parametrize("backend", ["braze", "eager", "aot_eager"])
+def test_the_loss_that_is_returned_has_no_second_backward_pass(backend):
     def f(x, w):
         loss = (x @ w).tanh().sum()
         loss.backward()
@@ -132,7 +133,7 @@ def test_the_loss_that_is_returned_has_no_second_backward_pass():
     w = torch.randn(4, 2, requires_grad=True)
     expected = f(x, w).detach()
     grad, w.grad = w.grad, None
-    loss = braze.compile(f, fullgraph=True)(x, w)
+    loss = braze.compile(f, fullgraph=True, backend=backend)(x, w)
     torch.testing.assert_close(loss.detach(), expected)
     torch.testing.assert_close(w.grad, grad)
     assert loss.requires_grad and loss.grad_fn is not None

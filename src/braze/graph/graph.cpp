@@ -168,7 +168,8 @@ void Graph::set_argument(Node* node, size_t i, Argument argument) {
 void Graph::erase(Node* node) {
   for (const Value* result : node->results) CHECK(!has_uses(result), "%" << result->id << " is used");
   for (const Argument& argument : node->arguments) remove_users(node, argument);
-  for (auto it = std::next(node->place); it != nodes.end(); ++it)
+  const bool is_ordered = node->order_after != nullptr || node->op->has(kRandom) || node->op->has(kSideEffect);
+  for (auto it = std::next(node->place); is_ordered && it != nodes.end(); ++it)
     if ((*it)->order_after == node) {
       (*it)->order_after = node->order_after;
       break;
