@@ -1,8 +1,11 @@
 #include "braze/codegen/cpp/prelude.h"
 
+#include <algorithm>
 #include <cctype>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "braze/support/check.h"
@@ -99,29 +102,42 @@ std::string transpose(int lanes) {
   return text;
 }
 
+struct Mark {
+  std::string_view word;
+  std::string (*text)(int lanes, int vector_bytes);
+};
+
+// The first that a mark begins with is meant.
+constexpr Mark kMarks[] = {
+    {"iota", [](int n, int) { return numbers(0, n); }},
+    {"low", [](int n, int) { return numbers(0, n / 2); }},
+    {"high", [](int n, int) { return numbers(n / 2, n); }},
+    {"shifts", [](int n, int) { return shifts(n); }},
+    {"steps", [](int n, int) { return steps(n); }},
+    {"fold", [](int n, int) { return fold(n); }},
+    {"pairs", [](int n, int) { return numbers(0, n, 2) + ", " + numbers(n + 1, 2 * n, 2); }},
+    {"backwards", [](int n, int) { return numbers(n - 1, -1, -1); }},
+    {"gathered", [](int n, int) { return gathered(n); }},
+    {"transpose", [](int n, int) { return transpose(n); }},
+    {"L", [](int n, int) { return std::to_string(n); }},
+    {"W", [](int, int bytes) { return std::to_string(bytes); }},
+    {"1", [](int n, int) { return std::to_string(n); }},
+    {"2", [](int n, int) { return std::to_string(2 * n); }},
+    {"4", [](int n, int) { return std::to_string(4 * n); }},
+    {"8", [](int n, int) { return std::to_string(8 * n); }},
+};
+
 std::string fill_in(std::string_view text, int lanes, int vector_bytes) {
   std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '@') {
-      result += text[i];
-      continue;
-    }
-    const std::string_view rest = text.substr(i + 1);
-    auto take = [&](std::string_view word, const std::string& value) {
-      if (!rest.starts_with(word)) return false;
-      result += value;
-      i += word.size();
-      return true;
-    };
-    const bool known = take("iota", numbers(0, lanes)) || take("low", numbers(0, lanes / 2)) ||
-                       take("high", numbers(lanes / 2, lanes)) || take("shifts", shifts(lanes)) || take("steps", steps(lanes)) || take("fold", fold(lanes)) ||
-                       take("pairs", numbers(0, lanes, 2) + ", " + numbers(lanes + 1, 2 * lanes, 2)) ||
-                       take("backwards", numbers(lanes - 1, -1, -1)) || take("gathered", gathered(lanes)) ||
-                       take("transpose", transpose(lanes)) ||
-                       take("L", std::to_string(lanes)) || take("W", std::to_string(vector_bytes)) ||
-                       take("1", std::to_string(lanes)) || take("2", std::to_string(2 * lanes)) ||
-                       take("4", std::to_string(4 * lanes)) || take("8", std::to_string(8 * lanes));
-    CHECK(known, "unknown mark in a prelude snippet: " << rest.substr(0, 8));
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t at = std::min(text.find('@', begin), text.size());
+    result += text.substr(begin, at - begin);
+    if (at == text.size()) break;
+    const std::string_view rest = text.substr(at + 1);
+    const auto mark = std::ranges::find_if(kMarks, [&](const Mark& m) { return rest.starts_with(m.word); });
+    CHECK(mark != std::end(kMarks), "unknown mark in a prelude snippet: " << rest.substr(0, 8));
+    result += mark->text(lanes, vector_bytes);
+    begin = at + 1 + mark->word.size();
   }
   return result;
 }
@@ -134,33 +150,64 @@ bool applies(uint32_t when, const schedule::Target& target, int lanes) {
   return (when & ~have) == 0;
 }
 
+// The snippets for one kind of machine and number of lanes, filled in when a kernel first needs them.
+class Prelude {
+ public:
+  Prelude(const schedule::Target& target, int lanes)
+      : lanes_(lanes), vector_bytes_(target.vector_bytes), types_(fill_in(kTypes, lanes, target.vector_bytes)) {
+    for (auto table : {memory_snippets(), arithmetic_snippets(), reduction_snippets(), libm_snippets(),
+                       math64_snippets(), math_snippets()})
+      for (const Snippet& snippet : table) {
+        if (!applies(snippet.when, target, lanes)) continue;
+        for_each_word(snippet.names, [&](std::string_view name) { defined_.emplace(name, snippets_.size()); });
+        snippets_.push_back({&snippet, {}});
+      }
+  }
+
+  std::string for_body(std::string_view body) {
+    std::vector<bool> wanted(snippets_.size(), false);
+    std::vector<std::string_view> queue = {body};
+    while (!queue.empty()) {
+      const std::string_view text = queue.back();
+      queue.pop_back();
+      for_each_word(text, [&](std::string_view word) {
+        const auto found = defined_.find(word);
+        if (found == defined_.end() || wanted[found->second]) return;
+        wanted[found->second] = true;
+        queue.push_back(snippets_[found->second].snippet->text);
+      });
+    }
+    std::string result = types_;
+    for (size_t i = 0; i < snippets_.size(); ++i)
+      if (wanted[i]) result += filled(snippets_[i]);
+    return result;
+  }
+
+ private:
+  struct Entry {
+    const Snippet* snippet;
+    std::string text;
+  };
+
+  const std::string& filled(Entry& entry) const {
+    if (entry.text.empty()) entry.text = fill_in(entry.snippet->text, lanes_, vector_bytes_);
+    return entry.text;
+  }
+
+  int lanes_, vector_bytes_;
+  std::string types_;
+  std::vector<Entry> snippets_;
+  std::unordered_map<std::string_view, size_t> defined_;
+};
+
 }  // namespace
 
 std::string prelude_for(std::string_view body, const schedule::Target& target, int lanes) {
-  std::vector<const Snippet*> snippets;
-  std::unordered_map<std::string_view, size_t> defined;
-  for (auto table : {memory_snippets(), arithmetic_snippets(), reduction_snippets(), libm_snippets(),
-                     math64_snippets(), math_snippets()})
-    for (const Snippet& snippet : table) {
-      if (!applies(snippet.when, target, lanes)) continue;
-      for_each_word(snippet.names, [&](std::string_view name) { defined.emplace(name, snippets.size()); });
-      snippets.push_back(&snippet);
-    }
-  std::unordered_set<size_t> wanted;
-  std::vector<std::string_view> queue = {body};
-  while (!queue.empty()) {
-    const std::string_view text = queue.back();
-    queue.pop_back();
-    for_each_word(text, [&](std::string_view word) {
-      auto found = defined.find(word);
-      if (found != defined.end() && wanted.insert(found->second).second)
-        queue.push_back(snippets[found->second]->text);
-    });
-  }
-  std::string result = fill_in(kTypes, lanes, target.vector_bytes);
-  for (size_t i = 0; i < snippets.size(); ++i)
-    if (wanted.contains(i)) result += fill_in(snippets[i]->text, lanes, target.vector_bytes);
-  return result;
+  static std::mutex mutex;
+  static std::map<std::tuple<int, bool, int>, Prelude> preludes;
+  const std::lock_guard lock(mutex);
+  const auto [it, is_new] = preludes.try_emplace({target.vector_bytes, target.has_fma, lanes}, target, lanes);
+  return it->second.for_body(body);
 }
 
 }  // namespace braze::codegen
