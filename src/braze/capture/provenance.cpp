@@ -6,6 +6,7 @@
 #include "braze/capture/execute/types.h"
 #include "braze/capture/exits/frame_hook.h"
 #include "braze/capture/guards/constant.h"
+#include "braze/capture/guards/object.h"
 
 namespace braze::capture {
 
@@ -201,11 +202,23 @@ Value Provenance::item_of(Value container, PyObject* item, int64_t index) {
   return {item, recall(container.object, item)};
 }
 
+// The keys are guarded by their positions.
+Src Provenance::value_by_position(Value dict, PyObject* key) {
+  if (PyODict_Check(dict.object)) unsupported("an OrderedDict with keys that are hashed by Python code");
+  Py_ssize_t position = 0, i = 0;
+  PyObject *other = nullptr, *value = nullptr;
+  for (; PyDict_Next(dict.object, &position, &other, &value); i++) {
+    if (other == key) return intern(SourceKind::DictValue, dict.src, i);
+  }
+  unsupported("an existing dict with a key of unknown origin");
+}
+
 Value Provenance::value_of(Value dict, Value key, PyObject* value) {
   if (dict.src == kNoSource) return {value, recall(dict.object, value)};
   const Source& s = sources_[dict.src];
   if (s.kind == SourceKind::Dict) return found(value, intern(SourceKind::Attr, s.base, 0, key.object));
   if (is_object_key(category(key.object), key.object)) {
+    if (Py_hash_t hash = 0; !object::native_hash(key.object, hash)) return found(value, value_by_position(dict, key.object));
     const Src key_src = key_source(key);
     if (key_src == kNoSource) unsupported("an existing dict with a key of unknown origin");
     return found(value, intern(SourceKind::Lookup, dict.src, static_cast<int64_t>(key_src)));

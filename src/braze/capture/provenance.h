@@ -162,6 +162,7 @@ class Provenance {
   enum Flag : uint8_t { kType = 1, kConstant = 2, kIdentity = 4, kLength = 8, kTruth = 16, kKeys = 32, kAbsent = 64, kSame = 128 };
   uint8_t& flags(Src src);
   Src key_source(Value key);              // kNoSource: a key with something fresh, which no existing dict can have
+  Src value_by_position(Value dict, PyObject* key);
   uint64_t now() const { return clock_ == nullptr ? 0 : *clock_; }
   bool once(Src src, Flag flag);
   void reject_changed_storage(Value v);   // shadows are not seen by bulk reads of a __dict__

@@ -144,6 +144,7 @@ std::string SourceTable::describe(Src src) const {
       for (const Src element : elements(src)) out += (out.empty() ? "(" : ", ") + describe(element);
       return out.empty() ? "()" : out + ")";
     }
+    case SourceKind::DictValue: return "list(" + base() + ".values())[" + number + "]";
     case SourceKind::DictKey: return "list(" + base() + ")[" + number + "]";
     case SourceKind::Method: return base() + (s.index == 0 ? ".__self__" : ".__func__");
     case SourceKind::SuperAttr: return "super(" + extra_name(s) + ", " + base() + ")." + name_of(s.key.get());

@@ -34,6 +34,7 @@ enum class SourceKind : uint8_t {
   Item,           // base: exact list or tuple (or subclass thereof); index
   Key,            // base: exact dict (or subclass, storage read directly); key: a constant hashable
   DictKey,        // base: dict; index: the i-th key in order
+  DictValue,      // base: dict; index: the value at the i-th key in order
   Lookup,         // base: dict (as Key); index: the Src of the key, an object that is compared by identity or a KeyTuple
   KeyTuple,       // key: a tuple of ints, the Srcs of the elements; a tuple made of these, to look it up
   Method,         // base: bound method; index 0: __self__, 1: __func__

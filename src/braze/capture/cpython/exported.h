@@ -9,6 +9,8 @@ PyAPI_FUNC(int) _PyObject_GetMethod(PyObject* object, PyObject* name, PyObject**
 PyAPI_FUNC(PyObject*) _PyUnicode_JoinArray(PyObject* separator, PyObject* const* items, Py_ssize_t n);
 PyAPI_FUNC(int) _PySet_NextEntry(PyObject* set, Py_ssize_t* position, PyObject** key, Py_hash_t* hash);
 PyAPI_FUNC(int) _PyGen_SetStopIterationValue(PyObject* value);
+PyAPI_FUNC(int) _PyDict_SetItem_KnownHash(PyObject* dict, PyObject* key, PyObject* value, Py_hash_t hash);
+PyAPI_FUNC(int) _PyDict_DelItem_KnownHash(PyObject* dict, PyObject* key, Py_hash_t hash);
 }
 #endif
 

@@ -246,6 +246,10 @@ class Executor final : public FrameRunner {
   // The value at a key of a dict's storage; empty: absent. May set an error (unhashable keys).
   Value dict_get(Value dict, Value key);
   bool dict_delete(Value dict, Value key);
+  // The same for keys that Python code hashes or compares (dict_keys.cpp); `payload` may be changed.
+  Value dict_get_in_python(Value dict, Value key);
+  bool store_in_python(Value payload, Value key, Value value);
+  bool remove_in_python(Value payload, Value key);
   bool require_fresh(Value v, const char* action);   // always true: aborts otherwise
 
   // --- side effects (effects.cpp)

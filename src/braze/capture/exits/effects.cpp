@@ -183,8 +183,11 @@ bool Executor::list_append(Value list, Value item) {
 bool Executor::dict_set(Value dict, Value key, Value value) {
   const Owned fixed = concrete(key);
   key = fixed.get();
-  require_native_hash(*this, key);
-  prov.use_key(key);
+  const bool in_python = is_hashed_in_python(*this, key.object);
+  if (!in_python) {
+    require_native_hash(*this, key);
+    prov.use_key(key);
+  }
   if (dict.src != kNoSource && prov.sources()[dict.src].kind == SourceKind::Dict && PyUnicode_CheckExact(key.object)) {
     const Src owner = prov.sources()[dict.src].base;   // an instance's __dict__: an attribute of the instance
     PyObject* object = prov.object_at(owner);
@@ -198,10 +201,17 @@ bool Executor::dict_set(Value dict, Value key, Value value) {
   }
   if (!prov.is_fresh(dict.object)) {
     Changed& c = changed(dict);
+    if (in_python) {   // the payload is made before the change, which is made by known hash
+      const Value payload = seen(dict);
+      value = number(value);
+      prov.stored(payload.object, value);
+      if (!store_in_python(payload, key, value)) return false;
+    }
     c.effects.push_back(effects.size());
     ArgumentList arguments;
     for (const Value& v : {dict, key, value}) arguments.add(v);
     add_effect(method_of(Py_TYPE(dict.object), "__setitem__"), arguments.get());
+    if (in_python) return true;
     if (!c.payload) {
       if (Changed::Entry* e = c.find(key.object)) {
         e->value = Owned::borrow(value);
@@ -214,6 +224,7 @@ bool Executor::dict_set(Value dict, Value key, Value value) {
   }
   value = number(value);
   prov.stored(dict.object, value);
+  if (in_python) return store_in_python(dict, key, value);
   return (PyODict_Check(dict.object) ? PyODict_SetItem(dict.object, key.object, value.object)
                                      : PyDict_SetItem(dict.object, key.object, value.object)) == 0;
 }
@@ -225,13 +236,17 @@ bool Executor::dict_delete(Value dict, Value key) {
     return false;
   }
   prov.use_present(present);
+  const bool in_python = is_hashed_in_python(*this, key.object);
+  if (in_python && prov.is_fresh(dict.object)) return remove_in_python(dict, key);
   if (!prov.is_fresh(dict.object)) {
     Changed& c = changed(dict);
+    if (in_python && !remove_in_python(seen(dict), key)) return false;
     c.effects.push_back(effects.size());
     ArgumentList arguments;
     arguments.add(dict);
     arguments.add(key);
     add_effect(method_of(Py_TYPE(dict.object), "__delitem__"), arguments.get());
+    if (in_python) return true;
     if (!c.payload) {
       if (Changed::Entry* e = c.find(key.object)) {
         e->value = Owned();
@@ -249,6 +264,7 @@ bool Executor::dict_delete(Value dict, Value key) {
 Value Executor::dict_get(Value dict, Value key) {
   const Owned fixed = concrete(key);
   key = fixed.get();
+  if (is_hashed_in_python(*this, key.object)) return dict_get_in_python(dict, key);
   require_native_hash(*this, key);
   prov.use_key(key);
   if (!prov.has_origin(dict)) fail("a dict of unknown origin");
@@ -269,10 +285,16 @@ Value Executor::dict_get(Value dict, Value key) {
       }
     }
   }
-  PyObject* value = PyDict_GetItemWithError(dict.object, key.object);
-  if (value != nullptr) {
-    return prov.value_of(dict, key, value);
+  const uint64_t before = frames_run_natively();
+  PyObject* value = nullptr;
+  {
+    const RefuseFrames refuse;
+    Py_hash_t hash = 0;   // of a tensor: its __hash__ is Python code
+    const bool known = !PyUnicode_CheckExact(key.object) && object::native_hash(key.object, hash);
+    value = known ? _PyDict_GetItem_KnownHash(dict.object, key.object, hash) : PyDict_GetItemWithError(dict.object, key.object);
   }
+  if (frames_run_natively() != before) PyErr_Clear(), fail("keys of a dict with equal hashes, compared by Python code");
+  if (value != nullptr) return prov.value_of(dict, key, value);
   if (PyErr_Occurred()) return {};
   prov.use_key_absent(dict, key);
   return {};

@@ -218,17 +218,14 @@ int32_t ExitBuilder::fresh_instance(Value v) {
   }
   if (dict) {
     std::vector<int32_t> operands;
-    const Ref list_of_keys = storage_keys(o);
-    if (!list_of_keys) {
+    std::vector<std::pair<Ref, Ref>> pairs;
+    if (!storage_pairs(o, pairs)) {
       PyErr_Clear();
       x_.fail("a dict whose keys can't be listed");
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list_of_keys.get()); i++) {
-      PyObject* key = PyList_GET_ITEM(list_of_keys.get(), i);
-      PyObject* value = PyDict_GetItemWithError(o, key);
-      if (value == nullptr) x_.fail("a dict that changed while it was read");
-      operands.push_back(part(o, key));
-      operands.push_back(part(o, value));
+    for (const auto& [key, value] : pairs) {
+      operands.push_back(part(o, key.get()));
+      operands.push_back(part(o, value.get()));
     }
     if (!operands.empty()) add(RecipeOp::DictUpdate, made, operands);
   }

@@ -157,6 +157,7 @@ void GuardCompiler::resolve(Src src) {
     case SourceKind::FuncCode:
     case SourceKind::Item:
     case SourceKind::DictKey:
+    case SourceKind::DictValue:
     case SourceKind::Method: break;
   }
   if (node.known != nullptr && node.type == nullptr && has_fixed_class(Py_TYPE(node.known))) node.type = Py_TYPE(node.known);
@@ -256,7 +257,7 @@ bool GuardCompiler::in_dict_group(const Requirement& r) const {
 
 bool GuardCompiler::loaded_from_dict(Src child) const {
   const SourceKind kind = source(child).kind;
-  return kind == SourceKind::Key || (kind == SourceKind::DictKey && nodes_[source(child).base].type == &PyDict_Type);
+  return kind == SourceKind::Key || ((kind == SourceKind::DictKey || kind == SourceKind::DictValue) && nodes_[source(child).base].type == &PyDict_Type);
 }
 
 // tensor.grad, of tensors that have guards themselves.

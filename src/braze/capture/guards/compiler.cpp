@@ -140,6 +140,7 @@ void GuardCompiler::emit_load(Src src, Reg base) {
       node.reg = node.place == Place::Root ? constant_register(node.known) : load(GuardOp::DictOf, 0);
       break;
     case SourceKind::Item: node.reg = load(GuardOp::Item, index); break;
+    case SourceKind::DictValue: node.reg = load(GuardOp::DictValue, index); break;
     case SourceKind::DictKey: node.reg = load(GuardOp::DictKey, index); break;
     case SourceKind::Lookup: node.reg = load(GuardOp::Lookup, nodes_[static_cast<Src>(s.index)].reg); break;
     case SourceKind::KeyTuple: {

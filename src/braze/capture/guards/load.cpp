@@ -113,6 +113,16 @@ PyObject* dict_key(PyObject* dict, int64_t i) {
   return out;
 }
 
+PyObject* dict_value(PyObject* dict, int64_t i) {
+  if (!PyDict_Check(dict) || PyODict_Check(dict)) return nullptr;
+  Py_ssize_t position = 0;
+  PyObject *key = nullptr, *value = nullptr;
+  while (PyDict_Next(dict, &position, &key, &value)) {
+    if (i-- == 0) return value;
+  }
+  return nullptr;
+}
+
 PyObject* lookup(PyObject* dict, PyObject* key, bool& known) {
   if (!PyDict_Check(dict)) return nullptr;
   if (PyTuple_Check(key)) {

@@ -65,6 +65,7 @@ int64_t abc_token();
 PyObject* super_attribute(PyTypeObject* type, PyObject* after, PyObject* name);
 PyObject* dict_of(PyObject* object);              // a module's or a class's own dict; an instance's if it exists
 PyObject* dict_key(PyObject* dict, int64_t i);
+PyObject* dict_value(PyObject* dict, int64_t i);    // of a dict whose order is its entries'
 // A key that is compared by identity, or a tuple of such keys and constants.
 PyObject* lookup(PyObject* dict, PyObject* key, bool& known);
 bool keys_equal(PyObject* dict, PyObject* tuple_of_keys);

@@ -34,19 +34,32 @@ bool is_tuple_key(PyObject* object) {
 }
 
 // As CPython combines the hashes of a tuple's elements (Objects/tupleobject.c, xxHash).
-bool tuple_hash(PyObject* tuple, Py_hash_t& hash) {
-  constexpr uint64_t kPrime1 = 11400714785074694791u, kPrime2 = 14029467366897019727u, kPrime5 = 2870177450012600261u;
-  uint64_t acc = kPrime5;
-  const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
-  for (Py_ssize_t i = 0; i < n; i++) {
-    Py_hash_t element = 0;
-    if (!native_hash(PyTuple_GET_ITEM(tuple, i), element)) return false;
-    acc += static_cast<uint64_t>(element) * kPrime2;
-    acc = (acc << 31) | (acc >> 33);
-    acc *= kPrime1;
+class TupleHash {
+ public:
+  void add(Py_hash_t item) {
+    sum_ += static_cast<uint64_t>(item) * kPrime2;
+    sum_ = (sum_ << 31) | (sum_ >> 33);
+    sum_ *= kPrime1;
+    n_++;
   }
-  acc += static_cast<uint64_t>(n) ^ (kPrime5 ^ 3527539u);
-  hash = acc == UINT64_MAX ? 1546275796 : static_cast<Py_hash_t>(acc);
+  Py_hash_t finish() const {
+    const uint64_t h = sum_ + (n_ ^ (kPrime5 ^ 3527539u));
+    return h == UINT64_MAX ? 1546275796 : static_cast<Py_hash_t>(h);
+  }
+
+ private:
+  static constexpr uint64_t kPrime1 = 11400714785074694791u, kPrime2 = 14029467366897019727u, kPrime5 = 2870177450012600261u;
+  uint64_t sum_ = kPrime5, n_ = 0;
+};
+
+bool tuple_hash(PyObject* tuple, Py_hash_t& hash) {
+  TupleHash combined;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+    Py_hash_t item = 0;
+    if (!native_hash(PyTuple_GET_ITEM(tuple, i), item)) return false;
+    combined.add(item);
+  }
+  hash = combined.finish();
   return true;
 }
 
@@ -200,6 +213,17 @@ Match keys_match(PyObject* a, PyObject* b) {
   const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
   if (equal < 0) PyErr_Clear();
   return equal == 1 ? Match::Yes : Match::No;
+}
+
+Py_hash_t combined_hash(const std::vector<Py_hash_t>& items) {
+  TupleHash combined;
+  for (const Py_hash_t item : items) combined.add(item);
+  return combined.finish();
+}
+
+Py_hash_t stored_hash(PyObject* dict, int64_t i) {
+  PyDictKeysObject* const keys = reinterpret_cast<PyDictObject*>(dict)->ma_keys;
+  return DK_IS_UNICODE(keys) ? PyObject_Hash(entry_key(keys, i)) : DK_ENTRIES(keys)[i].me_hash;
 }
 
 bool native_hash(PyObject* key, Py_hash_t& hash) {

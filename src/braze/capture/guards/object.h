@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "braze/capture/cpython/object.h"
 #include "braze/capture/ref.h"
@@ -27,6 +28,10 @@ enum class Match { No, Yes, Unknown };
 Match keys_match(PyObject* a, PyObject* b);
 // The hash of a key that no Python code of the user hashes: false if there is some.
 bool native_hash(PyObject* key, Py_hash_t& hash);
+// Of a tuple whose items have these.
+Py_hash_t combined_hash(const std::vector<Py_hash_t>& items);
+// With which the i-th entry was put into the dict, as PyDict_Next counts them.
+Py_hash_t stored_hash(PyObject* dict, int64_t i);
 
 // The index of `key`'s entry; -1: absent; -2: not decidable without running a user's __eq__.
 int64_t find_entry(PyDictKeysObject* keys, PyObject* key);

@@ -128,6 +128,7 @@ int64_t FlatProgram::first_failure(const CallArgs& call, size_t start) const {
         break;
       case GuardOp::Lookup: value = load::lookup(reg[insn.a], reg[insn.b], known); break;
       case GuardOp::KeyTuple: value = make_key_tuple(key_tuples_[insn.a]); break;
+      case GuardOp::DictValue: value = load::dict_value(reg[insn.a], insn.b); break;
       case GuardOp::DictKey: value = load::dict_key(reg[insn.a], insn.b); break;
       case GuardOp::Method: value = load::method_part(reg[insn.a], insn.b); break;
       case GuardOp::SuperAttr:

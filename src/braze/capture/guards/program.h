@@ -28,7 +28,7 @@ enum class GuardOp : uint8_t {
   TypeAttr,       // b: key; a: an object or a class
   TypeOf, DictOf, Item,
   Key,            // b: key
-  DictKey,        // b: position
+  DictKey, DictValue,   // b: position
   Lookup,         // b: the key's register
   KeyTuple,       // a: its number
   Method,

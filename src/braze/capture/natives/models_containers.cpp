@@ -67,13 +67,11 @@ bool for_each_pair_of(Executor& x, Value mapping, PairFunction f, void* state) {
     if (keys_method == nullptr || !PyFunction_Check(keys_method)) {
       if (!x.prov.has_origin(mapping)) x.fail("a dict of unknown origin");
       x.prov.use_keys(mapping);
-      const Ref keys = storage_keys(mapping.object);
-      if (!keys) return false;
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); i++) {
-        PyObject* key = PyList_GET_ITEM(keys.get(), i);
-        const Ref value = Ref::borrow(PyDict_GetItemWithError(mapping.object, key));
-        if (!value) continue;
-        if (!f(state, {key, x.prov.recall(mapping.object, key)}, x.prov.value_of(mapping, key, value.get()))) return false;
+      std::vector<std::pair<Ref, Ref>> pairs;
+      if (!storage_pairs(mapping.object, pairs)) return false;
+      for (const auto& [key, value] : pairs) {
+        const Value at{key.get(), x.prov.recall(mapping.object, key.get())};
+        if (!f(state, at, x.prov.value_of(mapping, at, value.get()))) return false;
       }
       return true;
     }

@@ -64,6 +64,14 @@ bool for_each_pair(Executor& x, Value mapping, F f) {
 }
 // Keys of dicts and members of sets must compare natively.
 void require_native_hash(Executor& x, Value key);
+// Whether a dict would call Python code for the key: its hash, its comparison, or those of a tuple's items.
+bool is_hashed_in_python(Executor& x, PyObject* key);
+struct FoundKey {
+  Owned stored;         // the equal key in the dict, if there is one
+  Py_hash_t hash = 0;
+};
+// Such a key in a dict as the traced program sees it, by frames of the trace. False: an error is set.
+bool find_key(Executor& x, Value dict, Value key, FoundKey& out);
 // Fails with a TypeError unless least <= positional arguments <= most and no keywords.
 bool check_arity(const char* name, const Arguments& a, int64_t least, int64_t most);
 PyObject* interned(const char* text);   // borrowed, immortal here
