@@ -397,8 +397,19 @@ Result<std::shared_ptr<Executable>> compile_training(std::shared_ptr<graph::Grap
     work.finish(ms);
     return program;
   };
+  runtime::CompileFunction compile_function;   // of the joint graph, where its gradients are differentiated
+  if (compilation.makes_kernels())
+    compile_function = [options = compilation.options, backend = compilation.backend](
+                           std::span<const at::Tensor> examples, const trace::TensorFunction& function) {
+      const PipelineScope scope(options);
+      const double before = pipeline_ms;
+      Result<trace::Retraced> made = trace::trace_function(examples, backend, function);
+      trace::take_trace_time();   // of no call's capture
+      pipeline_ms = before;
+      return made;
+    };
   return runtime::make_training_executor(std::move(plan), make(forward, forward_context, compilation),
-                                         {forward, backward, joint}, make_backward, context);
+                                         {forward, backward, joint}, make_backward, std::move(compile_function), context);
 }
 
 Result<std::shared_ptr<Executable>> compile_graph(std::unique_ptr<graph::Graph> owned, const trace::GraphContext& context) {

@@ -126,9 +126,9 @@ class TrainingExecutor final : public Executable {
 
 std::shared_ptr<Executable> make_training_executor(TrainingPlan plan, std::shared_ptr<GraphProgram> forward,
                                                    TrainingGraphs graphs, MakeBackward make_backward,
-                                                   const GraphContext& context) {
+                                                   CompileFunction compile_function, const GraphContext& context) {
   return std::make_shared<TrainingExecutor>(std::make_shared<TrainingRegion>(
-      std::move(plan), std::move(forward), std::move(graphs), std::move(make_backward), context));
+      std::move(plan), std::move(forward), std::move(graphs), std::move(make_backward), std::move(compile_function), context));
 }
 
 }  // namespace braze::runtime

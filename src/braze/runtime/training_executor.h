@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "braze/runtime/differentiable_replay.h"
 #include "braze/runtime/graph_program.h"
 #include "braze/runtime/outputs.h"
 
@@ -35,6 +36,6 @@ struct TrainingGraphs {
 
 std::shared_ptr<Executable> make_training_executor(TrainingPlan plan, std::shared_ptr<GraphProgram> forward,
                                                    TrainingGraphs graphs, MakeBackward make_backward,
-                                                   const GraphContext& context);
+                                                   CompileFunction compile_function, const GraphContext& context);
 
 }  // namespace braze::runtime

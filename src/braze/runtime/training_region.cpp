@@ -22,10 +22,10 @@ std::vector<size_t> all_numbers(size_t n) {
 }  // namespace
 
 TrainingRegion::TrainingRegion(TrainingPlan its_plan, std::shared_ptr<GraphProgram> its_forward, TrainingGraphs its_graphs,
-                               MakeBackward make_backward, const GraphContext& its_context)
+                               MakeBackward make_backward, CompileFunction compile_function, const GraphContext& its_context)
     : plan(std::move(its_plan)), forward(std::move(its_forward)), graphs(std::move(its_graphs)), context(its_context),
       random(draws_random_numbers(*graphs.joint)), joint_sizes(graph::size_symbols(*graphs.joint)),
-      make_backward_(std::move(make_backward)), depends_(tangents_of_gradients(*graphs.joint, plan.joint)) {
+      make_backward_(std::move(make_backward)), compile_function_(std::move(compile_function)), depends_(tangents_of_gradients(*graphs.joint, plan.joint)) {
   is_written.resize(plan.inputs.size());
   for (const graph::Mutation& mutation : plan.outputs.mutations) is_written[static_cast<size_t>(mutation.input)] = true;
   const std::unordered_set<const graph::Value*> needed = values_for_gradients(*graphs.joint, plan.joint.n_forward);
@@ -102,7 +102,8 @@ const BackwardPart<const DifferentiableReplay>& TrainingRegion::replay(const Bac
     graph::Restricted some = graph::restrict(*graphs.joint, absent_inputs(std::move(tangent_of), selection.tangents), wanted, true);
     some.graph->size_inputs = joint_sizes;
     part->inputs = std::move(some.inputs);
-    part->program = make_differentiable_replay(std::move(some.graph), context);
+    std::unique_ptr<DifferentiableReplay> by_node = make_differentiable_replay(std::move(some.graph), context);
+    part->program = compile_function_ == nullptr ? std::move(by_node) : make_compiled_replay(std::move(by_node), compile_function_);
   });
   return *part;
 }

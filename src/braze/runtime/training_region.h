@@ -24,7 +24,7 @@ struct BackwardPart {
 class TrainingRegion {
  public:
   TrainingRegion(TrainingPlan its_plan, std::shared_ptr<GraphProgram> its_forward, TrainingGraphs its_graphs,
-                 MakeBackward make_backward, const GraphContext& its_context);
+                 MakeBackward make_backward, CompileFunction compile_function, const GraphContext& its_context);
 
   bool is_whole(const BackwardSelection& selection) const;
   // Of the backward graph; of the joint graph, for a backward pass that is differentiated.
@@ -51,6 +51,7 @@ class TrainingRegion {
   std::vector<int32_t> backward_tangents() const;   // per input of the backward graph: the tangent's number, or -1
 
   MakeBackward make_backward_;
+  CompileFunction compile_function_;           // empty: replays run node by node
   std::vector<std::vector<bool>> depends_;     // per gradient: the tangents that it depends on
   std::once_flag split_, steps_made_;
   std::shared_ptr<const BackwardParts> parts_;

@@ -326,6 +326,21 @@ Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_a
   }
 }
 
+Result<std::vector<at::Tensor>> Session::record(const std::function<std::vector<at::Tensor>()>& code) {
+  CHECK(!finished_);
+  const TraceClock clock;
+  try {
+    const RecordingScope recording(recorder_);
+    recorder_.take_failure();
+    return code();
+  } catch (const Abort& abort) {
+    return abort.why;
+  } catch (const std::exception& error) {
+    if (auto noted = recorder_.take_failure()) return *noted;
+    return Unsupported{error.what(), ""};
+  }
+}
+
 Result<Ref> Session::get_attribute(PyObject* object, PyObject* name) {
   CHECK(!finished_);
   const TraceClock clock;

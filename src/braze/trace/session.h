@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -53,6 +54,8 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   uint64_t modes() const override { return start_modes_; }
   Result<std::vector<ModeCall>> leave_modes() override;
   bool retry_with_storage_bases() const override { return recorder_.wants_storage_bases(); }
+  // Records what C++ code does with the stand-ins.
+  Result<std::vector<at::Tensor>> record(const std::function<std::vector<at::Tensor>()>& code);
 
  private:
   // A 1-D view of a whole storage, from which stand-ins are made by as_strided.
