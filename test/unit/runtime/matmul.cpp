@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <doctest/doctest.h>
 
 #include "braze/runtime/cpu/isa.h"
@@ -119,6 +120,29 @@ TEST_CASE("products of every shape class agree with double precision") {
     CHECK(error_of({element, 101, 70, 3333, false, false, true}, rng) < 1);
     CHECK(error_of({element, 700, 9, 3333, false, true, false}, rng) < 1);
   }
+}
+
+TEST_CASE("the number of threads changes no bit of a product") {
+  if (!matmul_available()) return;
+  std::mt19937 rng(11);
+  const int given = at::get_num_threads();
+  for (auto [m, n, k] : {std::array<int64_t, 3>{129, 65, 1025}, {250, 50, 2100}, {1000, 333, 77}, {40, 31, 200}, {30, 1000, 64},
+                         {3, 77, 1300}, {700, 9, 3333}, {64, 600, 3333}})
+    for (Element element : kElements)
+      for (bool transposed : {false, true}) {
+        const auto numbers = [&](int64_t count) { return Numbers(element, random_floats(static_cast<size_t>(count), rng)); };
+        Numbers a = numbers(m * k), b = numbers(k * n), out = numbers(m * n), one = out;
+        const MatmulOperand left{a.data(), k, 1}, right = transposed ? MatmulOperand{b.data(), 1, k} : MatmulOperand{b.data(), n, 1};
+        at::set_num_threads(1);
+        matmul(element, m, n, k, left, right, one.data(), n);
+        for (int threads : {2, 3, 5, 16}) {
+          at::set_num_threads(threads);
+          matmul(element, m, n, k, left, right, out.data(), n);
+          CAPTURE(m); CAPTURE(n); CAPTURE(k); CAPTURE(transposed); CAPTURE(threads); CAPTURE(static_cast<int>(element));
+          CHECK(out.all() == one.all());
+        }
+      }
+  at::set_num_threads(given);
 }
 
 TEST_CASE("a batch of products is each product by itself") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "braze/runtime/cpu/isa.h"
 #include "braze/runtime/cpu/scratch.h"
@@ -65,15 +66,12 @@ void finish(const Problem& p, const float* sums, int64_t stride, int64_t first, 
 
 bool packs_whole(const Problem& p) { return p.k <= kMostPackedRows * p.products.per_lane; }
 
-// Columns of a block. A long K is packed piece by piece, and each piece of A is read once a block: then wide ones are
-// better, as long as every thread has its share.
-int64_t block_columns(const Problem& p, int64_t threads) {
-  if (packs_whole(p)) return kColumns;
-  for (int64_t columns = kMostColumns; columns > kColumns; columns /= 2) {
-    const int64_t blocks = (p.n + columns - 1) / columns;
-    if (blocks >= 4 * threads || (p.n % columns == 0 && blocks % threads == 0)) return columns;
-  }
-  return kColumns;
+// Columns of a block, of `width` that one thread has. A long K is packed piece by piece, and each piece of A is read once
+// a block: then wide ones are better.
+int64_t block_columns(const Problem& p, int64_t width) {
+  if (packs_whole(p) || width <= kColumns) return kColumns;
+  const int64_t blocks = (width + kMostColumns - 1) / kMostColumns;
+  return rounded_up((width + blocks - 1) / blocks, kColumns);
 }
 
 // One block of columns and rows [first, last). Its panels are packed one after the other, so that a row of B, which may
@@ -133,14 +131,17 @@ void dot_block(const Problem& p, int64_t column, int64_t width, int64_t first, i
   finish(p, sums, kDotBlock, first, rows, column, width);
 }
 
+// Columns that are worth a task of their own.
+constexpr int64_t kDotPart = 4;
+
 void run_dot(const Problem& p, int64_t threads) {
-  const int64_t blocks = (p.n + kDotBlock - 1) / kDotBlock;
+  const int64_t parts = (p.n + kDotPart - 1) / kDotPart;
   const auto task = [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin * kDotBlock; j < std::min(p.n, end * kDotBlock); j += kDotBlock)
-      dot_block(p, j, std::min(kDotBlock, p.n - j), 0, p.m);
+    const int64_t last = std::min(p.n, end * kDotPart);
+    for (int64_t j = begin * kDotPart; j < last; j += kDotBlock) dot_block(p, j, std::min(kDotBlock, last - j), 0, p.m);
   };
-  if (threads == 1) return task(0, blocks);
-  run_parallel_tasks(blocks, task);
+  if (threads == 1) return task(0, parts);
+  run_parallel_tasks(parts, task);
 }
 
 // Columns whose sums stay in L1 while the rows of B are added to them.
@@ -150,11 +151,11 @@ constexpr int64_t kMostRowsOfSums = 8;
 
 void run_sums(const Problem& p, int64_t threads) {
   const Products& products = p.products;
-  const int64_t blocks = (p.n + kColumns - 1) / kColumns;
+  const int64_t vectors = (p.n + p.isa.lanes - 1) / p.isa.lanes;
   const auto task = [&](int64_t begin, int64_t end) {
     float* sums = sum_scratch.at_least(cpu::kMostSummedRows * kSummedColumns);
-    const int64_t last = std::min(p.n, end * kColumns);
-    for (int64_t j = begin * kColumns; j < last; j += kSummedColumns) {
+    const int64_t last = std::min(p.n, end * p.isa.lanes);
+    for (int64_t j = begin * p.isa.lanes; j < last; j += kSummedColumns) {
       const int64_t width = std::min(kSummedColumns, last - j);
       for (int64_t row = 0; row < p.m; row += cpu::kMostSummedRows) {
         const int64_t rows = std::min(cpu::kMostSummedRows, p.m - row);
@@ -165,8 +166,8 @@ void run_sums(const Problem& p, int64_t threads) {
       }
     }
   };
-  if (threads == 1) return task(0, blocks);
-  run_parallel_tasks(blocks, task);
+  if (threads == 1) return task(0, vectors);
+  run_parallel_tasks(vectors, task);
 }
 
 // So many rows of A, and fewer for a short K, are multiplied by `dot`.
@@ -185,31 +186,56 @@ int64_t few_columns(const Problem& p, int64_t width) {
   return p.b.row_stride == 1 && rest <= p.isa.lanes / 2 ? rest : 0;
 }
 
+// Rows of A whose products with a row of B take as long as packing it (measured): by transposing blocks, by copying.
+constexpr int64_t kTransposeCost = 8, kCopyCost = 2;
+
+// The parts that the threads take: ranges of rows times ranges of columns. Parts of the same columns pack them each for
+// itself.
+struct Grid {
+  int64_t row_parts, rows, column_parts, vectors;    // `rows` to a part; `vectors` in all
+
+  int64_t column(int64_t part, const Problem& p) const { return std::min(p.n, vectors * part / column_parts * p.isa.lanes); }
+};
+
+// The grid whose largest part is the least work.
+Grid share_out(const Problem& p, int64_t threads) {
+  const int64_t vectors = (p.n + p.isa.lanes - 1) / p.isa.lanes, packing = p.b.row_stride == 1 ? kTransposeCost : kCopyCost;
+  Grid best{};
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t columns = std::min(threads, vectors); columns > 0; --columns) {
+    const int64_t most_row_parts = threads / columns;
+    const int64_t rows = rounded_up((p.m + most_row_parts - 1) / most_row_parts, p.isa.tile_rows);
+    const int64_t cost = (rows + packing) * ((vectors + columns - 1) / columns);
+    if (cost >= least) continue;
+    least = cost;
+    best = {(p.m + rows - 1) / rows, rows, columns, vectors};
+  }
+  return best;
+}
+
+// Rows [first, last) of columns [column, end), which one thread computes.
+void run_part(const Problem& p, int64_t first, int64_t last, int64_t column, int64_t end) {
+  const int64_t few = few_columns(p, end - column), columns = block_columns(p, end - few - column);
+  for (int64_t row = first; few > 0 && row < last; row += kSplitRows)
+    dot_block(p, end - few, few, row, std::min(last, row + kSplitRows));
+  const int64_t step = packs_whole(p) ? last - first : kSplitRows;
+  for (int64_t j = column; j < end - few; j += columns)
+    for (int64_t row = first; row < last; row += step)
+      column_block(p, j, std::min(columns, end - few - j), row, std::min(last, row + step));
+}
+
 // A as the tiles read it, with contiguous rows.
 void run_rows(const Problem& p, int64_t threads) {
   if (p.form == MatmulForm::Dot) return run_dot(p, threads);
   if (p.form == MatmulForm::Sums) return run_sums(p, threads);
-  const int64_t columns = block_columns(p, threads), blocks = (p.n + columns - 1) / columns;
-  // Blocks are shared out first: each is packed once. Few blocks that don't come out even are split by rows too.
-  const bool even = blocks % threads == 0 && p.n % columns == 0;
-  int64_t row_parts = 1;
-  while (blocks * row_parts < threads * 4 && !even && p.m / (row_parts * 2) >= 4 * p.isa.tile_rows) row_parts *= 2;
-  const int64_t rows_each = ((p.m + row_parts - 1) / row_parts + p.isa.tile_rows - 1) / p.isa.tile_rows * p.isa.tile_rows;
-  const auto task = [&](int64_t begin, int64_t end) {
+  if (threads == 1) return run_part(p, 0, p.m, 0, p.n);
+  const Grid grid = share_out(p, threads);
+  run_parallel_tasks(grid.row_parts * grid.column_parts, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const int64_t first = t % row_parts * rows_each;
-      const int64_t last = std::min(p.m, first + rows_each);
-      const int64_t column = t / row_parts * columns, width = std::min(columns, p.n - column);
-      const int64_t few = few_columns(p, width);
-      for (int64_t row = first; few > 0 && row < last; row += kSplitRows)
-        dot_block(p, column + width - few, few, row, std::min(last, row + kSplitRows));
-      const int64_t step = packs_whole(p) ? rows_each : kSplitRows;
-      for (int64_t row = first; few < width && row < last; row += step)
-        column_block(p, column, width - few, row, std::min(last, row + step));
+      const int64_t first = t % grid.row_parts * grid.rows, part = t / grid.row_parts;
+      run_part(p, first, std::min(p.m, first + grid.rows), grid.column(part, p), grid.column(part + 1, p));
     }
-  };
-  if (threads == 1) return task(0, blocks * row_parts);
-  run_parallel_tasks(blocks * row_parts, task);
+  });
 }
 
 // Rows of A are copied to such as the tiles read, as many at a time as stay in cache.
