@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -188,8 +189,12 @@ TEST_CASE("every built instruction set that this machine has agrees") {
         CHECK(std::fabs(want - static_cast<double>(sums[static_cast<size_t>(i * wide + j)])) < 1e-5);
       }
     // 16-bit elements by the same tiles: of numbers that they hold exactly, the sums are equal in every set.
-    for (Element element : {Element::BF16, Element::F16}) {
-      const cpu::Products& products = cpu::products(*isa, element);
+    std::vector<std::pair<Element, const cpu::Products*>> kinds = {{Element::BF16, &isa->bfloat}, {Element::F16, &isa->half}};
+#if defined(__x86_64__)
+    if (isa == &cpu::kAvx512 && __builtin_cpu_supports("avx512bf16")) kinds.emplace_back(Element::BF16, &cpu::kBfloatPairs);
+#endif
+    for (const auto& [element, kind] : kinds) {
+      const cpu::Products& products = *kind;
       Numbers x(element, a), y(element, b);
       std::vector<float> rows(a.size());
       products.take_rows(x.data(), k, 1, m, k, rows.data(), k);

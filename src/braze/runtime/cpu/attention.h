@@ -7,7 +7,7 @@
 // see keys j <= i.
 //
 // Queries, keys, values and results are of one element type; scores, softmax and sums are single-precision. Where the
-// machine multiplies pairs of bf16, probabilities are rounded to bf16 for the second product, as in ATen's kernel.
+// machine multiplies all bf16 in pairs, probabilities are rounded to bf16 for the second product, as in ATen's kernel.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ constexpr Products kWidened = {2, 4, 1, 48, 20, &pack<WidenedKind<Format>>, &tak
 const Isa kAvx512 = {kPanel, kRows, kLanes,
                    {4, 4, 1, 64, 14, &pack<SingleKind>, &take_rows<SingleKind>, &multiply<SingleKind>, &dot<SingleKind>, &sum_rows<SingleKind>,
                     &SingleRows::finish, &SingleRows::to_floats, &SingleRows::from_floats},
-                   kWidened<Bfloat>, kWidened<Binary16>, &multiply_indirect, &pack_filters, &depthwise_pixel, &transpose,
+                   kWidened<Bfloat>, kWidened<Binary16>, nullptr, &multiply_indirect, &pack_filters, &depthwise_pixel, &transpose,
                    &softmax_row, &scale_row, &exp_row, &softmax_gradient_row};
 
 }  // namespace braze::runtime::cpu

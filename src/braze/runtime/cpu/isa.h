@@ -47,6 +47,7 @@ struct Isa {
   int64_t tile_rows;
   int64_t lanes;        // columns of a vector
   Products single, bfloat, half;
+  const Products* few_rows_bfloat;   // what reads B as it is, for few rows of A, in place of `bfloat`; or nullptr
   // C[rows, panel] (+)= sum over taps of A_tap[rows, k] * packed[tap][k][panel], rows <= tile_rows, then bias and relu; the
   // rows of A_tap are at pointers[tap * rows + row].
   void (*multiply_indirect)(int64_t rows, int64_t taps, int64_t k, const float* const* pointers, const float* packed,

@@ -180,6 +180,18 @@ MatmulForm form_of(const Products& products, int64_t m, int64_t k, const MatmulO
   return b.column_stride == 1 && m <= kMostRowsOfSums ? MatmulForm::Sums : MatmulForm::Packed;
 }
 
+struct Way {
+  const Products& products;
+  MatmulForm form;
+};
+
+Way way_of(Element element, int64_t m, int64_t k, const MatmulOperand& b, std::optional<MatmulForm> form) {
+  const Products& general = cpu::products(*isa(), element);
+  const Products& few_rows = element == Element::BF16 && isa()->few_rows_bfloat != nullptr ? *isa()->few_rows_bfloat : general;
+  const MatmulForm chosen = form.value_or(form_of(few_rows, m, k, b));
+  return {chosen == MatmulForm::Packed ? general : few_rows, chosen};
+}
+
 // Columns at the end of a block that are not worth packing: a vector of them would be empty for the most part.
 int64_t few_columns(const Problem& p, int64_t width) {
   const int64_t rest = width % p.isa.lanes;
@@ -279,8 +291,7 @@ bool has_form(MatmulForm form, const MatmulOperand& b) {
 }
 
 MatmulChoice choose_matmul(Element element, int64_t m, int64_t k, const MatmulOperand& b) {
-  const Products& products = cpu::products(*isa(), element);
-  const MatmulForm form = form_of(products, m, k, b);
+  const auto [products, form] = way_of(element, m, k, b, std::nullopt);
   const int64_t limit = b.row_stride == 1 ? most_dot_rows(products, k) : kMostRowsOfSums;
   const auto rows = [&](const char* name, const char* relation) {
     return std::string(name) + ", since " + std::to_string(m) + " rows are " + relation + " " + std::to_string(limit);
@@ -293,18 +304,17 @@ MatmulChoice choose_matmul(Element element, int64_t m, int64_t k, const MatmulOp
 
 void matmul(Element element, int64_t m, int64_t n, int64_t k, MatmulOperand a, MatmulOperand b, void* c, int64_t c_stride,
             const void* bias, std::optional<MatmulForm> form) {
-  const Products& products = cpu::products(*isa(), element);
-  run({*isa(), products, m, n, k, a, b, c, c_stride, bias, form.value_or(form_of(products, m, k, b))}, false);
+  const auto [products, chosen] = way_of(element, m, k, b, form);
+  run({*isa(), products, m, n, k, a, b, c, c_stride, bias, chosen}, false);
 }
 
 void matmul_batch(Element element, int64_t batches, int64_t m, int64_t n, int64_t k, MatmulOperand a, int64_t a_batch,
                   MatmulOperand b, int64_t b_batch, void* c, int64_t c_stride, int64_t c_batch, std::optional<MatmulForm> form) {
   const int64_t bytes = size_of(element);
-  const Products& products = cpu::products(*isa(), element);
-  const MatmulForm chosen = form.value_or(form_of(products, m, k, b));
+  const auto way = way_of(element, m, k, b, form);
   const auto product = [&](int64_t i, bool serial) {
-    run({*isa(), products, m, n, k, {at(a.data, i * a_batch, bytes), a.row_stride, a.column_stride},
-         {at(b.data, i * b_batch, bytes), b.row_stride, b.column_stride}, at(c, i * c_batch, bytes), c_stride, nullptr, chosen}, serial);
+    run({*isa(), way.products, m, n, k, {at(a.data, i * a_batch, bytes), a.row_stride, a.column_stride},
+         {at(b.data, i * b_batch, bytes), b.row_stride, b.column_stride}, at(c, i * c_batch, bytes), c_stride, nullptr, way.form}, serial);
   };
   // Few large products are shared out each by itself.
   if (batches < 2 * thread_count() || batches * m * n * k < kSerialWork) {

@@ -2,7 +2,7 @@
 //
 //   C[M, N] = A[M, K] * B[K, N] (+ bias[N])
 //
-// All of one element type; bf16 is multiplied in pairs where the machine has the instruction, else 16-bit elements are
+// All of one element type; bf16 is multiplied in pairs where the machine does so faster, else 16-bit elements are
 // made single-precision on the way. The sums are rounded once, with the bias added.
 // Three forms, none of which keeps a copy of B between calls (a copy could go stale unnoticed: writes through
 // `param.data` change no version counter):
