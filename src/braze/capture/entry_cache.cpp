@@ -1,6 +1,7 @@
 #include "braze/capture/entry_cache.h"
 
 #include <algorithm>
+#include <utility>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -307,6 +308,11 @@ std::variant<std::shared_ptr<const Entry>, Skip> EntryCache::compile(const Call&
 }
 
 void EntryCache::clear() { shapes_.clear(); }
+
+void EntryCache::stop_expecting_branches() {
+  if (!std::exchange(options_.trace.expect_branches, false)) return;
+  clear();
+}
 
 int64_t EntryCache::size() const {
   int64_t n = 0;

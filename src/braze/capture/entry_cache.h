@@ -83,6 +83,8 @@ class EntryCache {
   std::variant<std::shared_ptr<const Entry>, Skip> compile(const Call& call, Fetched& fetched);
 
   void clear();
+  // From then on branches on tensors are what traces can't go through, whatever their sides do.
+  void stop_expecting_branches();
   int64_t size() const;
   // All guards of all entries, for explain().
   std::string describe() const;

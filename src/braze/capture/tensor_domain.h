@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "braze/capture/ref.h"
@@ -54,6 +55,9 @@ enum class NativeKind : uint8_t {
 };
 
 // What an operand that is an attribute read on a tensor gives: a value and whether it is a fresh traced tensor.
+// The error of a program in which a traced tensor was not as TraceSession::assume said.
+inline constexpr std::string_view kUnexpectedBranch = "a branch that raises is taken";
+
 class TraceSession {
  public:
   virtual ~TraceSession() = default;
@@ -76,6 +80,10 @@ class TraceSession {
   virtual Result<Ref> call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) = 0;
   // getattr(tensor, name) for data attributes (shape, dtype, T, grad_fn, ...). The result may be a traced tensor.
   virtual Result<Ref> get_attribute(PyObject* traced, PyObject* name) = 0;
+
+  // The program fails, with kUnexpectedBranch, unless bool(traced) is `truth`. False: it is known now, or bool() raises.
+  virtual bool expects_branches() const { return false; }
+  virtual Result<bool> assume(PyObject* /*traced*/, bool /*truth*/) { return false; }
 
   // Torch modes entered by the traced code are real while tracing (no_grad's __enter__ runs natively); the session
   // restores the state it found at its start when it ends, also after an error.
@@ -136,6 +144,7 @@ struct TraceOptions {
   std::vector<std::string> changing_numbers;    // source text paths of ints and floats that changed before
   bool keep_text = false;
   bool graph_breaks = true;                     // a trace may end before the call does
+  bool expect_branches = true;                  // of two sides of a branch on a tensor, the one that does not raise
   uint64_t most_instructions = 0;               // it ends after so many, if not 0: for tests
   // The trace's own table: names sources in messages and tells arguments from module state. Outlives the session.
   const SourceTable* sources = nullptr;

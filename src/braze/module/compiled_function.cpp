@@ -46,6 +46,7 @@ struct State {
   std::unordered_map<std::string, std::shared_ptr<EntryCache>> continuations;
   PipelineOptions pipeline;
   bool fullgraph;
+  int unexpected_branches = 0;       // see TraceSession::assume()
   std::set<std::string> said, stepped;
   std::vector<std::string> breaks;   // reason and stack, each once
 };
@@ -160,6 +161,26 @@ std::shared_ptr<EntryCache> continuation_of(State& state, const std::string& key
   return caches.emplace(key, std::make_shared<EntryCache>(state.cache.options())).first->second;
 }
 
+std::string text_of(PyObject* error) {
+  const Ref text = error != nullptr ? Ref::steal(PyObject_Str(error)) : Ref();
+  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  return words == nullptr ? "?" : words;
+}
+
+// True if a program failed since a branch was not as expected. Where that comes often, such branches break the graph
+// instead, but under fullgraph.
+bool note_unexpected_branch(CompiledFunction* self, const std::string& error) {
+  constexpr int kMostUnexpected = 3;
+  if (!error.starts_with(capture::kUnexpectedBranch)) return false;
+  State& state = *self->state;
+  if (++state.unexpected_branches == kMostUnexpected && !state.fullgraph) {
+    state.cache.stop_expecting_branches();
+    state.continuations.clear();
+  }
+  return true;
+}
+
 // After a graph break: the instruction that broke the graph runs for real, then a segment that starts behind it, and
 // so on. CPython runs a frame to its end where none can start in it, and all of them where that leads nowhere.
 PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
@@ -203,7 +224,10 @@ PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
     if (result == nullptr) {
       // The program's own operations say what is wrong, where, and inside the program's handlers.
       if (computed || !PyErr_ExceptionMatches(PyExc_Exception) || must_propagate(PyErr_Occurred())) break;
-      PyErr_Clear();
+      PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+      PyErr_Fetch(&type, &value, &traceback);
+      const Ref owned_type = Ref::steal(type), owned_value = Ref::steal(value), owned_traceback = Ref::steal(traceback);
+      note_unexpected_branch(self, text_of(value));
       end_innermost = true;
       continue;
     }
@@ -220,12 +244,11 @@ PyObject* run_again(CompiledFunction* self, const Call& call, size_t nargsf) {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   const Ref owned_type = Ref::steal(type), owned_value = Ref::steal(value), owned_traceback = Ref::steal(traceback);
+  const std::string error = text_of(value);
+  const bool unexpected = note_unexpected_branch(self, error);
   PyObject* const result = call_eagerly(self, call.args, nargsf, call.kwnames);
-  if (result == nullptr) return nullptr;
-  const Ref text = owned_value ? Ref::steal(PyObject_Str(owned_value.get())) : Ref();
-  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  PyErr_Clear();
-  note_skip(self, {"a compiled program failed", std::string("a compiled program failed where eager does not: ") + (words == nullptr ? "?" : words), nullptr});
+  if (result != nullptr && !unexpected)
+    note_skip(self, {"a compiled program failed", "a compiled program failed where eager does not: " + error, nullptr});
   return result;
 }
 

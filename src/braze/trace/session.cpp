@@ -2,6 +2,8 @@
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_assert_async.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -319,6 +321,28 @@ Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_a
     Ref finished = finish_call(result);
     if (finished.get() == nullptr) return failure();
     return finished;
+  } catch (const Abort& abort) {
+    return abort.why;
+  } catch (const std::exception& error) {
+    return Unsupported{error.what(), ""};
+  }
+}
+
+Result<bool> Session::assume(PyObject* object, bool truth) {
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (trace::is_transformed(tensor)) return false;
+  const TraceClock clock;
+  try {
+    const RecordingScope recording(recorder_);
+    recorder_.take_failure();
+    if (tensor.sym_numel().maybe_as_int() != 1) return false;
+    functional::sync(tensor);
+    const TracedImpl* impl = traced(functional::from_functional_tensor(tensor));
+    if (impl == nullptr || impl->constant().defined()) return false;
+    const c10::NoGradGuard no_grad;
+    const at::Tensor fits = truth ? tensor.ne(0) : tensor.eq(0);
+    at::_assert_async(fits.reshape({}), std::string(capture::kUnexpectedBranch));
+    return true;
   } catch (const Abort& abort) {
     return abort.why;
   } catch (const std::exception& error) {

@@ -32,6 +32,8 @@ class Session final : public capture::TraceSession, public capture::Differentiat
   PyObject* real_of(PyObject* traced) const override;
   Result<capture::Ref> call(PyObject* callable, PyObject* const* args, int64_t n_args, PyObject* kwnames) override;
   Result<capture::Ref> get_attribute(PyObject* traced, PyObject* name) override;
+  bool expects_branches() const override { return options_.expect_branches; }
+  Result<bool> assume(PyObject* traced, bool truth) override;
   int64_t add_function(capture::Backward backward) override;
   Result<int64_t> add_hook(PyObject* traced, capture::Backward hook) override;
   uint64_t n_changes(std::span<PyObject* const> objects) const override;

@@ -204,6 +204,7 @@ PyObject* Executor::interpret(Frame& f, bool throwing) {
         continue;
       case Op::PopJumpIfFalse:
       case Op::PopJumpIfTrue: {
+        if (take_expected_branch(f, insn)) continue;
         Opcodes::expect_result(*this, f, 1, After::Again);
         const int t = truth(f.top());
         if (t < 0) break;

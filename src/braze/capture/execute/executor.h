@@ -185,6 +185,8 @@ class Executor final : public FrameRunner {
   Owned python_comparison(int op, Value a, Value b, After from = After::None);
   int is_same(Value a, Value b);
   int truth(Value v);                    // -1: error
+  // A conditional jump on a tensor of which one side raises (expectations.cpp): true if the other one was taken.
+  bool take_expected_branch(Frame& f, const Insn& insn);
   int contains(Value container, Value item);
   Owned subscript(Value container, Value key);
   bool set_subscript(Value container, Value key, Value value);
