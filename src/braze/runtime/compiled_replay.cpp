@@ -1,11 +1,11 @@
 #include <ATen/ops/empty_strided.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/object_ptr.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 
-#include "braze/capture/ref.h"
 #include "braze/runtime/differentiable_replay.h"
 #include "braze/runtime/gil.h"
 #include "braze/runtime/python_tensor.h"
@@ -14,8 +14,6 @@
 
 namespace braze::runtime {
 namespace {
-
-using capture::Ref;
 
 // Kinds of inputs for which code is made; those beyond run node by node.
 constexpr size_t kMostCompiled = 8;
@@ -95,16 +93,16 @@ class CompiledReplay final : public DifferentiableReplay {
 
   static std::vector<at::Tensor> call(const Entry& entry, std::span<const at::Tensor> inputs) {
     const HoldGil gil;
-    std::vector<Ref> operands, owned;
+    std::vector<THPObjectPtr> operands, owned;
     std::vector<PyObject*> arguments;
     for (const size_t i : entry.code.inputs) {
-      operands.push_back(Ref::steal(wrap(inputs[i])));
-      if (!operands.back()) throw_python_error();
+      operands.emplace_back(wrap(inputs[i]));
+      if (operands.back().get() == nullptr) throw_python_error();
       arguments.push_back(operands.back().get());
     }
     std::vector<PyObject*> results(static_cast<size_t>(entry.code.executable->n_outputs()), nullptr);
     if (!entry.code.executable->run(arguments.data(), static_cast<int64_t>(arguments.size()), results.data())) throw_python_error();
-    for (PyObject* result : results) owned.push_back(Ref::steal(result));
+    for (PyObject* result : results) owned.emplace_back(result);
     std::vector<at::Tensor> out;
     size_t next = 0;
     for (const bool defined : entry.defined) out.push_back(defined ? unpack(owned[next++].get()) : at::Tensor());
