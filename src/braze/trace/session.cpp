@@ -16,6 +16,7 @@
 #include "braze/support/check.h"
 #include "braze/trace/abort.h"
 #include "braze/trace/clock.h"
+#include "braze/trace/subscripts.h"
 #include "braze/trace/tensor_guard.h"
 #include "braze/trace/torch_types.h"
 #include "braze/trace/transforms.h"
@@ -310,6 +311,20 @@ Result<Ref> Session::call(PyObject* callable, PyObject* const* args, int64_t n_a
     if (n_args == 1)
       if (capture::Ref number = read_number(callable, args[0])) return number;
     const bool forward_level = in_forward_level(), inference = c10::InferenceMode::is_enabled();
+    std::array<PyObject*, 3> other{};
+    std::optional<Subscript> rest;   // of a subscript with symbolic ints, which torch would take for their values
+    if (!recorder_.env()->symbols().empty())
+      if ((n_args == 2 && reads_subscript(callable)) || (n_args == 3 && writes_subscript(callable)))
+        if (THPVariable_Check(args[0])) rest = select_symbolic(THPVariable_Unpack(args[0]), args[1]);
+    Ref selected;
+    if (rest) {
+      selected = Ref::steal(THPVariable_Wrap(rest->tensor));
+      if (n_args == 2 && PyTuple_GET_SIZE(rest->key.get()) == 0) return selected;
+      std::copy_n(args, n_args, other.begin());
+      other[0] = selected.get();
+      other[1] = rest->key.get();
+      args = other.data();
+    }
     PyObject* result = PyObject_Vectorcall(callable, args, static_cast<size_t>(n_positional), kwnames);
     mode_guard_.transforms().note_forward_level(forward_level, in_forward_level());
     if (inference && trace::in_transform() && !c10::InferenceMode::is_enabled()) {
