@@ -77,3 +77,13 @@ def test_gradients_and_views():
     view = braze.compile(lambda x, t: x[t:, None][t])
     for t in range(2, 6):
         assert view(VECTOR, t).data_ptr() == VECTOR[t:, None][t].data_ptr()
+
+
+def test_the_remainder_of_an_int_is_guarded():
+    f = lambda x, t: x * [1, 2][t % 2]
+    compiled = braze.compile(f)
+    before = braze.compile_count()
+    x = torch.ones(2)
+    for t in range(2, 12):
+        torch.testing.assert_close(compiled(x, t), f(x, t))
+    assert braze.compile_count() - before <= 3

@@ -403,3 +403,25 @@ def test_more_parts_than_code_is_made_for():
         results = [r for i, r in enumerate(f(a)) if mask >> i & 1]
         gradient, = torch.autograd.grad([r.sum() for r in results], a)
         torch.testing.assert_close(gradient, sum(i * (a * i).cos() for i in range(5) if mask >> i & 1) + torch.zeros(3))
+
+
+def test_a_result_whose_gradient_function_raises_in_python_is_returned():
+    """As in eager, where it raises only if its gradient is asked for."""
+    @torch.library.custom_op("braze_tests::without_formula", mutates_args=())
+    def without_formula(x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    @without_formula.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    def f(x):
+        y = x.sin()
+        return y, without_formula(y)
+
+    x = torch.ones(3, requires_grad=True)
+    loss, metric = braze.compile(f)(x)
+    loss.sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones(3).cos())
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        metric.sum().backward()

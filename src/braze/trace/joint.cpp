@@ -51,6 +51,12 @@ void refuse_hooks(Node& node) {
     unsupported("a hook on a gradient (register_hook)");
 }
 
+// A gradient function in Python that raises leaves its error set. Interrupts and exhausted memory stay set.
+void clear_python_error() {
+  if (PyErr_Occurred() != nullptr && !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) && !PyErr_ExceptionMatches(PyExc_MemoryError))
+    PyErr_Clear();
+}
+
 // Changes in place, also of what is made in inference mode and has no version.
 uint64_t changes_of(const at::Tensor& tensor) {
   const auto* storage = static_cast<functionalization::FunctionalStorageImpl*>(tensor.storage().unsafeGetStorageImpl());
@@ -145,6 +151,7 @@ std::vector<at::Tensor> Session::run_backward(const std::vector<Edge>& roots, st
   try {
     return run_engine(roots, std::move(tangents), leaves, /*keep_graph=*/false);
   } catch (const std::exception& error) {
+    clear_python_error();
     if (auto noted = recorder_.take_failure()) throw Abort(*noted);
     const std::string text = error.what();
     unsupported("the backward pass: " + text.substr(0, text.find('\n')));
@@ -207,6 +214,7 @@ std::optional<std::string> Session::spent(const at::Tensor& output) {
     drop_recorded();
     return error.what_without_backtrace();
   } catch (const std::exception& error) {
+    clear_python_error();
     drop_recorded();
     return error.what();
   }

@@ -10,6 +10,8 @@ namespace braze::capture {
 namespace {
 
 bool index_of(Executor& x, Value key, Py_ssize_t& out) {
+  const Owned fixed = x.concrete(key);   // of (n % 2): the remainder is guarded, not n
+  key = fixed.get();
   if (PyLong_Check(key.object)) {
     x.prov.use_constant(key);
     out = PyLong_AsSsize_t(key.object);
