@@ -110,6 +110,7 @@ struct Mark {
 // The first that a mark begins with is meant.
 constexpr Mark kMarks[] = {
     {"iota", [](int n, int) { return numbers(0, n); }},
+    {"odd", [](int n, int) { return numbers(1, 2 * n, 2); }},
     {"low", [](int n, int) { return numbers(0, n / 2); }},
     {"high", [](int n, int) { return numbers(n / 2, n); }},
     {"shifts", [](int n, int) { return shifts(n); }},

@@ -27,7 +27,7 @@ struct Snippet {
   uint32_t when;
   // C++ text. @L: lanes; @1 @2 @4 @8: bytes of a vector of elements of that size; @iota: "0, 1, ...";
   // @low, @high: the lane numbers of each half; @W: the machine's vector bytes; @shifts, @fold, @transpose:
-  // the steps of `prefix`, `fold` and `tile_in`; @pairs, @backwards, @gathered: lists of lanes.
+  // the steps of `prefix`, `fold` and `tile_in`; @odd, @pairs, @backwards, @gathered: lists of lanes.
   std::string_view text;
 };
 

@@ -104,7 +104,16 @@ constexpr Snippet kSnippets[] = {
     {"out_f32", kAlways, "F VI out_f32(VF x) { return (VI)x; }\n"},
     {"out_f64", kAlways, "F VL out_f64(VD x) { return (VL)x; }\n"},
     // Values are rounded already: the upper half is exact. NaN keeps a set bit there.
-    {"out_bf16", kAlways, "F VS out_bf16(VF x) { return (VS)__builtin_convertvector((VU)x >> 16, VH); }\n"},
+    {"X2", k512, "typedef short X2 __attribute__((vector_size(64)));\n"},
+    // One instruction for the shift, and the two that narrowing takes.
+    {"out_bf16", k512 | kLanes16, R"(#ifdef __clang__
+F VS out_bf16(VF x) { X2 w = __builtin_ia32_permvarhi512((X2)x, X2{@odd, @odd}); return __builtin_shufflevector(w, w, @iota); }
+#else
+F VS out_bf16(VF x) { return (VS)__builtin_convertvector((VU)x >> 16, VH); }
+#endif
+)"},
+    {"out_bf16", k512 | kLanes8, "F VS out_bf16(VF x) { return (VS)__builtin_convertvector((VU)x >> 16, VH); }\n"},
+    {"out_bf16", kNot512, "F VS out_bf16(VF x) { return (VS)__builtin_convertvector((VU)x >> 16, VH); }\n"},
     {"out_f16", kAlways, "F VS out_f16(VF x) { return (VS)__builtin_convertvector(x, HF); }\n"},
     {"out_i32", kAlways, "F VI out_i32(VI x) { return x; }\n"},
     {"out_u32", kAlways, "F VI out_u32(VU x) { return (VI)x; }\n"},
