@@ -93,6 +93,7 @@ F SC sincos_f(VF x) {
     THROUGH_DOUBLE("asinh_f", "copysign_d(asinh_of_abs_d(abs_d(x)), x)"),
     THROUGH_DOUBLE("acosh_f", "acosh_in_d(x)"),
     THROUGH_DOUBLE("atanh_f", "atanh_in_d(x)"),
+    THROUGH_DOUBLE("erfc_f", "erfc_d(x)"),   // libm's erfcf is off by up to 2.8 ulp
     {"pow_f", kAlways, R"(F VF pow_f(VF a, VF b) {
   VD x = __builtin_convertvector(a, VD), y = __builtin_convertvector(b, VD), r = exp_d(y * log_d(abs_d(x))), h = y * 0.5;
   VL whole = trunc_d(y) == y, odd = whole & (trunc_d(h) != h);
