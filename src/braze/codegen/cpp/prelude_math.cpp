@@ -1,4 +1,4 @@
-// Elementary functions of f32. exp, log, tanh, erf, sin and cos are polynomials in f32 of at most 1.5 ulp; the others are
+// Elementary functions of f32. exp, log, log1p, tanh, erf, sin and cos are polynomials in f32 of at most 1.5 ulp; the others are
 // computed in double and rounded once. NaN, infinities, signed zeros and large arguments come out as libm's.
 #include "braze/codegen/cpp/prelude.h"
 
@@ -45,16 +45,24 @@ constexpr Snippet kSnippets[] = {
   return copysign_f(t > 0.55f ? big : fma_f(q * s, t, t), a);
 }
 )"},
-    // log: 0.8 ulp. v = 2^e m with m in [sqrt(1/2), sqrt(2)).
-    {"log_f", kAlways, R"(F VF log_f(VF x) {
+    // log: 0.8 ulp. v = 2^e m with m in [sqrt(1/2), sqrt(2)). `more` is added before the last rounding.
+    {"log_and", kAlways, R"(template <class More> F VF log_and(VF x, More more) {
   VF v = x < 1.17549435e-38f ? x * 8388608.f : x; VI u = (VI)v, k = (u - 0x3f3504f3) & (int)0xff800000;
   VF m = (VF)(u - k), e = __builtin_convertvector(k >> 23, VF); e = x < 1.17549435e-38f ? e - 23.f : e;
   VF f = m - 1.f, s = f * f;
   VF q = fma_f(set_f(7.0376836292e-2f), f, set_f(-1.1514610310e-1f)); q = fma_f(q, f, set_f(1.1676998740e-1f)); q = fma_f(q, f, set_f(-1.2420140846e-1f));
   q = fma_f(q, f, set_f(1.4249322787e-1f)); q = fma_f(q, f, set_f(-1.6668057665e-1f)); q = fma_f(q, f, set_f(2.0000714765e-1f)); q = fma_f(q, f, set_f(-2.4999993993e-1f)); q = fma_f(q, f, set_f(3.3333331174e-1f));
-  VF y = fma_f(q * f, s, e * -2.12194440e-4f); y = fma_f(set_f(-0.5f), s, y); y = fma_f(e, set_f(0.693359375f), f + y);
+  VF y = fma_f(q * f, s, e * -2.12194440e-4f); y = more(fma_f(set_f(-0.5f), s, y)); y = fma_f(e, set_f(0.693359375f), f + y);
   y = x > 0.f ? y : x == 0.f ? set_f(-__builtin_inff()) : set_f(__builtin_nanf(""));
   return x == __builtin_inff() ? x : y;
+}
+)"},
+    {"log_f", kAlways, "F VF log_f(VF x) { return log_and(x, [](VF y) __attribute__((always_inline)) { return y; }); }\n"},
+    // log(1 + x) as the logarithm of the rounded sum u, and what rounding lost, over u. Where that is no number, u is 0,
+    // infinite or NaN.
+    {"log1p_f", kAlways, R"(F VF log1p_f(VF x) {
+  VF u = 1.f + x, lost = (x - (u - 1.f)) / u;
+  return copysign_f(log_and(u, [&](VF y) __attribute__((always_inline)) { return lost == lost ? y + lost : y; }), x);
 }
 )"},
     // sin and cos: Cody-Waite with three constants, for |x| < 8192; a vector with a larger one goes to libm.
@@ -84,7 +92,6 @@ F SC sincos_f(VF x) {
     THROUGH_DOUBLE("expm1_f", "copysign_d(expm1_fd(x), x)"),
     THROUGH_DOUBLE("log2_f", "(log_d(x) * 1.4426950408889634)"),
     THROUGH_DOUBLE("log10_f", "(log_d(x) * 0.43429448190325182)"),
-    THROUGH_DOUBLE("log1p_f", "copysign_small_d(log1p_fd(x), x)"),
     THROUGH_DOUBLE("atan_f", "atan_d(x)"),
     THROUGH_DOUBLE("asin_f", "atan2_d(x, sqrt_d((1. - x) * (1. + x)))"),
     THROUGH_DOUBLE("acos_f", "atan2_d(sqrt_d((1. - x) * (1. + x)), x)"),
