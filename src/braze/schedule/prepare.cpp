@@ -16,6 +16,7 @@ using loop::Axis;
 constexpr int64_t kWindow = 32;          // taps that are written out
 constexpr int64_t kTinyReduction = 4;    // the same without a window: shorter than any vector
 constexpr double kChunkElements = 16384; // of a partial reduction along contiguous memory
+constexpr int64_t kShortestRun = 512;    // of contiguous elements that a piece is to read
 constexpr int64_t kColumnRows = 32;      // rows that a partial column reduction adds up in registers
 constexpr double kColumnLength = 512;    // shorter columns are not cut
 
@@ -214,17 +215,31 @@ class Preparation {
     return sources_[b.id] = std::move(found);
   }
 
+  // The longest axis is cut, but none along contiguous memory into runs of a few vectors if another one will do.
   std::optional<Cut> cut_longest(const Buffer& b, double elements) const {
-    size_t longest = 0;
-    double inner = 1;
-    for (size_t k = 1; k < b.reduce_axes.size(); ++k)
-      if (work_.hint(b.reduce_axes[k].extent) > work_.hint(b.reduce_axes[longest].extent)) longest = k;
-    for (size_t k = 0; k < b.reduce_axes.size(); ++k)
-      if (k != longest) inner *= static_cast<double>(work_.hint(b.reduce_axes[k].extent));
-    const Expr extent = b.reduce_axes[longest].extent;
-    const auto wanted = std::max<int64_t>(1, static_cast<int64_t>(elements / inner));
-    if (work_.hint(extent) < 2 * wanted) return std::nullopt;
-    return Cut{longest, extent.is_constant() ? good_divisor(extent.constant(), wanted) : wanted};
+    std::optional<Cut> best;
+    bool best_is_whole = false;
+    for (size_t k = 0; k < b.reduce_axes.size(); ++k) {
+      double inner = 1;
+      for (size_t other = 0; other < b.reduce_axes.size(); ++other)
+        if (other != k) inner *= static_cast<double>(work_.hint(b.reduce_axes[other].extent));
+      const Expr extent = b.reduce_axes[k].extent;
+      const auto wanted = std::max<int64_t>(1, static_cast<int64_t>(elements / inner));
+      if (work_.hint(extent) < 2 * wanted) continue;
+      const bool is_whole = wanted >= kShortestRun || !is_contiguous_along(b, b.reduce_axes[k]);
+      if (best && (best_is_whole != is_whole ? best_is_whole : work_.hint(extent) <= work_.hint(b.reduce_axes[best->axis].extent))) continue;
+      best = Cut{k, extent.is_constant() ? good_divisor(extent.constant(), wanted) : wanted};
+      best_is_whole = is_whole;
+    }
+    return best;
+  }
+
+  bool is_contiguous_along(const Buffer& b, const Axis& axis) const {
+    bool found = false;
+    visit(b.body, [&](const Scalar& s) {
+      found |= s.op == ScalarOp::Load && sym::coefficient(work_.address(s), axis.symbol) == Expr(1);
+    });
+    return found;
   }
 
   // A divisor near `wanted`, so that all pieces are of one length; else `wanted`.
