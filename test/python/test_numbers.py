@@ -424,3 +424,33 @@ def test_branches_on_flags():
     large = braze.compile(lambda x, n: x * 2 if n == 2**60 + 1 else x)
     for n in (2**60, 2**60 + 1, 3):
         torch.testing.assert_close(large(X, torch.tensor(n)), X * 2 if n == 2**60 + 1 else X)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x, n: torch.eye(n).sum() * x,
+    lambda x, n: torch.zeros(n, n, n).sum() + x,
+    lambda x, n: x.int() << n,
+    lambda x, n: x.int() >> n,
+])
+def test_ints_that_size_or_shift_are_not_specialized(f):
+    compiled = braze.compile(f)
+    before = braze.compile_count()
+    for n in range(2, 12):
+        x = torch.arange(4.0) * 100
+        torch.testing.assert_close(compiled(x, n), f(x, n))
+    assert braze.compile_count() - before <= 2
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool, torch.float32])
+def test_shifts_are_eagers(dtype):
+    x = torch.tensor([1, -5, 100, 127]).to(dtype)
+    for by in (0, 1, 7, 8, 31, 63, 64, -1, True, 2.0, torch.tensor([1, 2, 40, -3]), torch.tensor([1, 2, 3, 4], dtype=torch.int8)):
+        for f in (lambda x, by: x << by, lambda x, by: x >> by):
+            outcomes = []
+            for g in (f, braze.compile(f)):
+                try:
+                    out = g(x, by)
+                    outcomes.append((out.dtype, out.tolist()))
+                except RuntimeError as error:
+                    outcomes.append(str(error))
+            assert outcomes[0] == outcomes[1]

@@ -5,11 +5,15 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/ops/lshift_ops.h>
+#include <ATen/ops/rshift_ops.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_efficientzerotensor.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/bitwise_left_shift.h>
+#include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/copy.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/ge.h>
@@ -301,6 +305,31 @@ at::Tensor where_self_kernel(DispatchKeySet keys, const at::Tensor& condition, c
   return at::where(condition, wrap_number(self), other);
 }
 
+// x << n of integers: the same kernel as bitwise_left_shift, which has a type rule and is fused.
+bool shifts_integers(const at::Tensor& self) {
+  return current_recorder() != nullptr && c10::isIntegralType(self.scalar_type(), /*includeBool=*/false);
+}
+
+at::Tensor lshift_scalar_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Scalar& other) {
+  if (shifts_integers(self) && other.isIntegral(/*includeBool=*/false)) return at::bitwise_left_shift(self, other);
+  return at::_ops::__lshift___Scalar::redispatch(keys & kAfterEntry, self, other);
+}
+
+at::Tensor rshift_scalar_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Scalar& other) {
+  if (shifts_integers(self) && other.isIntegral(/*includeBool=*/false)) return at::bitwise_right_shift(self, other);
+  return at::_ops::__rshift___Scalar::redispatch(keys & kAfterEntry, self, other);
+}
+
+at::Tensor lshift_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Tensor& other) {
+  if (shifts_integers(self) && shifts_integers(other)) return at::bitwise_left_shift(self, other);
+  return at::_ops::__lshift___Tensor::redispatch(keys & kAfterEntry, self, other);
+}
+
+at::Tensor rshift_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Tensor& other) {
+  if (shifts_integers(self) && shifts_integers(other)) return at::bitwise_right_shift(self, other);
+  return at::_ops::__rshift___Tensor::redispatch(keys & kAfterEntry, self, other);
+}
+
 // Composites that update statistics which their schemas call read-only. Without autograd keys they would reach
 // functionalization whole; their bodies run above it instead.
 void composite_kernel(const OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
@@ -354,6 +383,10 @@ void register_kernels() {
   entry.impl("_efficientzerotensor", TORCH_FN(zero_tensor_kernel));
   entry.impl("one_hot", TORCH_FN(one_hot_kernel));
   entry.impl("rsub.Scalar", TORCH_FN(rsub_kernel));
+  entry.impl("__lshift__.Scalar", TORCH_FN(lshift_scalar_kernel));
+  entry.impl("__rshift__.Scalar", TORCH_FN(rshift_scalar_kernel));
+  entry.impl("__lshift__.Tensor", TORCH_FN(lshift_kernel));
+  entry.impl("__rshift__.Tensor", TORCH_FN(rshift_kernel));
   entry.impl("where.ScalarOther", TORCH_FN(where_other_kernel));
   entry.impl("where.ScalarSelf", TORCH_FN(where_self_kernel));
   entry.impl("unsafe_split.Tensor", TORCH_FN(unsafe_split_kernel));

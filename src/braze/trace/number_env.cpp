@@ -161,6 +161,16 @@ sym::Expr NumberEnv::within_int64(sym::Expr e) {
   for (sym::Expr symbol : symbols)
     if (symbol.range().high == sym::kInf) guard(sym::le(symbol, kMostInteger), {"a large integer"});
   if (magnitude(e) < kMostInt64) return e;
+  // A narrower range, with room for numbers that are larger than those of now.
+  for (int bits = 28; bits >= 12; bits -= 4) {
+    const int64_t most = int64_t{1} << bits;
+    if (std::ranges::any_of(symbols, [&](sym::Expr s) { return std::abs(hint(s)) > most / 4; })) break;
+    for (sym::Expr symbol : symbols) {
+      if (symbol.range().high > most) guard(sym::le(symbol, most), {"a large integer"});
+      if (symbol.range().low < -most) guard(sym::ge(symbol, -most), {"a large integer"});
+    }
+    if (magnitude(e) < kMostInt64) return e;
+  }
   const double exact = magnitude(e);
   for (sym::Expr symbol : symbols) specialize(symbol, {"a large integer"});
   e = simplify(e);
