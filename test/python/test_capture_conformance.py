@@ -1,6 +1,8 @@
 """What CPython's own tests showed to differ, as small programs, and (--full) CPython's own tests, executed by capture."""
 import io
+import itertools
 import sys
+import time
 import unittest
 
 import pytest
@@ -69,16 +71,192 @@ def changes_that_raise_change_nothing(items):
     return text, items[:]
 
 
-@program()
-def natives_called_with_too_little():
-    out = []
-    for call in (dict.__contains__, list.append, [].append, str.join, dict.get):
-        try:
-            call()
-        except TypeError:
-            out.append("TypeError")
-    return out
+class Noted:
+    """An iterable that writes down when it is asked for its iterator and for items."""
 
+    def __init__(self, log, name, n):
+        self.log, self.name, self.n = log, name, n
+
+    def __iter__(self):
+        self.log.append(self.name)
+        for i in range(self.n):
+            self.log.append((self.name, i))
+            yield i
+
+
+@program()
+def iterators_are_asked_for_when_cpython_does():
+    log = []
+    a, b = (lambda n: Noted(log, "a", n)), (lambda n: Noted(log, "b", n))
+    made = [zip(a(2), b(3)), zip(a(1), b(1), a(1)), enumerate(a(2), 4), map(str, a(2)), map(max, a(1), b(1)),
+            filter(None, a(3)), itertools.islice(a(4), 1, 3), itertools.cycle(a(1)), itertools.accumulate(a(3)),
+            itertools.starmap(max, [(1, 2)]), itertools.takewhile(bool, a(2)), itertools.dropwhile(bool, a(2)),
+            itertools.filterfalse(None, a(2)), itertools.pairwise(a(3)), itertools.zip_longest(a(1), b(2)),
+            itertools.product(a(2), b(2)), itertools.combinations(a(3), 2), itertools.permutations(a(2)),
+            itertools.compress(a(2), b(2)), itertools.chain(a(1), b(1)), itertools.chain.from_iterable([a(1), b(1)]),
+            itertools.groupby(a(2))]
+    log.append("made")
+    return [[item for item, _ in zip(m, range(4))] for m in made[:-1]], log
+
+
+@program([1, 2, 3])
+def what_a_product_was_made_of_stays(items):
+    own = items[:]
+    made = itertools.product(own, own), itertools.combinations(own, 2), itertools.permutations(own, 2), reversed(own)
+    own.append(4)
+    del own[0]
+    return [list(m) for m in made[:3]], list(zip(made[3], own))
+
+
+@program()
+def groups_end_where_the_next_begins():
+    log = []
+    groups = itertools.groupby(Noted(log, "a", 7), lambda i: i // 3)
+    first, members = next(groups)
+    one = next(members)
+    second, others = next(groups)
+    return first, one, list(members), second, [*others], log, [(k, [*g]) for k, g in groups]
+
+
+@program([1, 2])
+def iterators_that_watch_the_list_they_extend(items):
+    items.extend(i + len(items) for i in items[:2])
+    items.extend(x for x, _ in zip(itertools.chain([0], items), range(4)))
+    items.extend(items)
+    return items
+
+
+@program([3, 1, 2], [5, 2], [7])
+def slices_take_what_iterates(items, others, more):
+    items[1:2] = reversed(others)
+    more[5:] = items
+    items += (i + len(items) for i in more)
+    return items, more
+
+
+@program([])
+def generators_close_in_the_order_of_their_variables(log):
+    def counting(n):
+        try:
+            yield from range(n)
+        finally:
+            log.append(n)
+
+    def wrapping(n):
+        yield from counting(n)
+
+    def holder(first, second):
+        a, b, c = first(3), second(2), first(4)
+        return next(a), next(b), next(c)
+    return holder(counting, wrapping), holder(wrapping, counting), log
+
+
+@program()
+def calls_until_a_value():
+    items = [1, 2, 3, 4]
+
+    def stops():
+        raise StopIteration
+    return list(iter(lambda: items.pop(0), 3)), items, list(iter(stops, 0)), list(itertools.repeat(7, 2))
+
+
+@program([0.1] * 10)
+def sums_of_floats(items):
+    return (sum(items), sum(x for x in items), sum((x for x in items), 1), sum(x for x in [1, *items, 2, 1e100, 1.0, -1e100]),
+            sum(x for x in [0.5, True, float("inf"), 1.0]))
+
+
+def refused(call):
+    try:
+        call()
+    except Exception as error:
+        return type(error), str(error), error.args
+
+
+@program()
+def refused_arguments():
+    return [refused(call) for call in (
+        lambda: sum(["a"], ""), lambda: itertools.islice([1], -1), lambda: itertools.islice([1], 0, 3, 0),
+        lambda: itertools.repeat(1, None), lambda: zip(1), lambda: map(str, 1), lambda: enumerate(None),
+        lambda: min(1, 2, default=3), lambda: {}.pop((1,)), lambda: {}[(1, 2)], lambda: set().remove((1,)),
+        lambda: 1 in Plain(), lambda: 1 in 2, lambda: sorted([1], reverse=""))]
+
+
+def calls_with_other_arguments():
+    return [refused(call) for call in (
+        lambda: itertools.product(0, repeat=1, foo=2), lambda: min(0, default=1, key=2, foo=3), lambda: getattr(),
+        lambda: [].append(), lambda: {}.get(), lambda: len(), lambda: map(str), lambda: str.join(), lambda: sum(),
+        lambda: dict.__contains__(), lambda: hasattr(1), lambda: isinstance(1), lambda: itertools.chain(x=1))]
+
+
+def test_natives_word_their_errors():
+    assert ct.run(calls_with_other_arguments, (), None, 10 ** 6, 10 ** 3)[0] == calls_with_other_arguments()
+
+
+class Plain:
+    pass
+
+
+def dict_of_an_instance(plain, given):
+    fresh = Plain()
+    fresh.x, plain.x = 1, 1
+    own, existing = fresh.__dict__, plain.__dict__
+    time.monotonic()
+    fresh.x += 1
+    own["y"], existing["y"] = fresh.x, 7
+    del existing["x"]
+    seen = hasattr(plain, "x"), plain.y, fresh.y
+    plain.z = 3
+    given["w"] = 4
+    time.monotonic()
+    return seen, fresh.__dict__ is own, plain.__dict__ is existing, own, existing, existing is given, plain.w
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 7, 11, 13, 1000])
+def test_an_instance_and_its_dict_are_one(k):
+    a, b = Plain(), Plain()
+    want = dict_of_an_instance(a, vars(a))
+    assert ct.run(dict_of_an_instance, (b, vars(b)), None, k, 10 ** 3)[0] == want
+    assert vars(a) == vars(b)
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+    def __init__(self):
+        self.a = 1
+
+    def __getattr__(self, name):
+        return "no " + name
+
+
+def deletes_attributes(plain, slotted):
+    del plain.x, slotted.a
+    seen = [hasattr(plain, "x"), slotted.a, plain.y]
+    plain.z, plain.x = 1, 2
+    slotted.b = slotted.b + "!"
+    del plain.y
+    plain.y = 3
+    del plain.y
+    time.monotonic()
+    for name, owner in (("q", plain), ("a", slotted), ("y", plain)):
+        try:
+            delattr(owner, name)
+        except AttributeError as error:
+            seen.append(error.args)
+    return seen, plain, slotted.a, slotted.b
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 7, 11, 17, 1000])
+def test_attributes_of_existing_objects_are_deleted(k):
+    results = []
+    for call in (deletes_attributes, lambda *a: ct.run(deletes_attributes, a, None, k, 10 ** 3)[0]):
+        plain, slotted = Plain(), Slotted()
+        plain.x, plain.y, plain.w = 7, 8, 9
+        seen, same_plain, *rest = call(plain, slotted)
+        assert same_plain is plain
+        results.append((seen, list(vars(plain).items()), rest))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("fn, args", PROGRAMS)

@@ -63,7 +63,8 @@ bool is_object_key(Category c, PyObject* key) {
 }  // namespace
 
 Shadow::Attribute* Shadow::find(PyObject* name) {
-  for (Attribute& a : attributes) {
+  for (size_t i = attributes.size(); i-- > 0;) {
+    Attribute& a = attributes[i];
     if (a.name.get() == name || PyUnicode_Compare(a.name.get(), name) == 0) return &a;
   }
   return nullptr;
@@ -155,7 +156,9 @@ uint64_t Provenance::birth_of(PyObject* object) {
 void Provenance::add_fresh_storage(PyObject* dict, PyObject* owner) {
   add_fresh(owner);
   if (is_fresh(dict)) return;
-  add_fresh(dict).shares = *fresh_.find(owner);
+  Fresh& record = add_fresh(dict);
+  record.shares = *fresh_.find(owner);
+  record.function = {owner, kNoSource};
 }
 
 void Provenance::stored(PyObject* container, Value item) {

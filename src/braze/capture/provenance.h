@@ -46,7 +46,7 @@ struct Fresh {
   std::vector<Value> items;               // sourced values stored in it that have no canonical source
   std::unique_ptr<Iteration> iteration;   // iterators
   std::vector<Src> slots;                 // generators: sources of the frame's slots
-  Value function;                         // generators and functions: where the function came from
+  Value function;                         // of generators and functions: their function; of a __dict__: its owner
   int64_t shares = -1;                    // the record that holds this one's items: an instance's __dict__
   uint64_t birth = 0;                     // the instruction before which the trace could end, when it was made
 };

@@ -2,9 +2,13 @@
 //
 // Reads of existing objects guard the class attribute that the name has (or has not), and the presence or absence of
 // the name in the object's own storage; classes' Python __getattr__ and __getattribute__ run as ordinary frames.
+#include <algorithm>
+
 #include "braze/capture/differentiation.h"
 #include "braze/capture/execute/executor.h"
+#include "braze/capture/execute/missing.h"
 #include "braze/capture/execute/types.h"
+#include "braze/capture/exits/storage.h"
 #include "braze/capture/guards/object.h"
 #include "braze/capture/natives/natives.h"
 
@@ -18,16 +22,6 @@ bool is_enum_member_of(PyTypeObject* type, PyObject* name, PyObject*& member) {
   if (map == nullptr || !PyDict_Check(map)) return PyErr_Clear(), false;
   member = PyDict_GetItemWithError(map, name);
   return member != nullptr;
-}
-
-bool raise_missing(PyObject* object, PyObject* name) {
-  if (PyType_Check(object)) {
-    PyErr_Format(PyExc_AttributeError, "type object '%.50s' has no attribute '%U'",
-                 reinterpret_cast<PyTypeObject*>(object)->tp_name, name);
-  } else {
-    PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%U'", Py_TYPE(object)->tp_name, name);
-  }
-  return false;
 }
 
 PyObject* object_getattribute() {
@@ -74,6 +68,7 @@ bool reads_constant(PyTypeObject* type, PyObject* object) {
 }  // namespace
 
 Value Executor::own_attribute(Value object, PyObject* name) {
+  require_unchanged_storage(*this, object.object);
   if (prov.has_shadows()) {
     if (Shadow* shadow = prov.find_shadow(object.object)) {
       if (Shadow::Attribute* a = shadow->find(name)) return a->value.get();
@@ -558,6 +553,39 @@ bool Executor::require_fresh(Value v, const char* action) {
        (v.src == kNoSource ? Py_TYPE(v.object)->tp_name : prov.sources().describe(v.src).c_str()) + ")");
 }
 
+namespace {
+
+// In the object's own storage, where `member` is the class's slot of this name, if it has one. An error may be set.
+bool has_own_attribute(Executor& x, Value object, PyObject* member, PyObject* name) {
+  if (member == nullptr || Py_TYPE(member) != &PyMemberDescr_Type) {
+    const Value found = x.own_attribute(object, name);
+    x.prov.use_present(found);
+    return found.object != nullptr;
+  }
+  const Owned found = x.generic_attribute(object, name, false);
+  if (found) return x.prov.use_present(found.get()), true;
+  if (PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_SetObject(PyExc_AttributeError, name);   // as slots word it
+  return false;
+}
+
+// What is set after it was deleted comes last in the object's dict, so both are noted.
+void assign(Shadow& shadow, PyObject* name, Value value) {
+  Shadow::Attribute* const last = shadow.find(name);
+  const bool again = last != nullptr && !last->value;
+  if (last == nullptr || (again && value.object != nullptr)) {
+    shadow.attributes.push_back({Ref::borrow(name), Owned::borrow(value)});
+    return;
+  }
+  last->value = Owned::borrow(value);
+  if (value.object != nullptr) return;
+  const auto same = [&](const Shadow::Attribute& a) { return &a != last && PyUnicode_Compare(a.name.get(), name) == 0; };
+  if (std::any_of(shadow.attributes.begin(), shadow.attributes.end(), same)) {   // deleted before
+    shadow.attributes.erase(shadow.attributes.begin() + (last - shadow.attributes.data()));
+  }
+}
+
+}  // namespace
+
 bool Executor::generic_set_attribute(Value object, PyObject* name, Value value) {
   PyTypeObject* type = Py_TYPE(object.object);
   // What is printed goes to sys.stdout as it is then; effects and changed attributes come in no common order.
@@ -608,15 +636,11 @@ bool Executor::generic_set_attribute(Value object, PyObject* name, Value value) 
   if (type->tp_dictoffset == 0 && raw == nullptr) {
     return PyObject_GenericSetAttr(object.object, name, value.object) == 0;   // raises
   }
-  Shadow& shadow = prov.shadow(object);
-  if (Shadow::Attribute* a = shadow.find(name)) {
-    a->value = Owned::borrow(value.object == nullptr ? Value{} : value);
-    return true;
+  if (value.object == nullptr && !has_own_attribute(*this, object, raw, name)) {
+    if (!PyErr_Occurred()) raise_missing(object.object, name);
+    return false;
   }
-  if (value.object == nullptr && own_attribute(object, name).object == nullptr) {
-    return raise_missing(object.object, name);
-  }
-  shadow.attributes.push_back({Ref::borrow(name), Owned::borrow(value)});
+  assign(prov.shadow(object), name, value);
   return true;
 }
 

@@ -1,6 +1,7 @@
 // Calling: functions on real frames, bound methods, classes, callable instances, generators, native callables.
 #include <algorithm>
 
+#include "braze/capture/binding.h"
 #include "braze/capture/execute/executor.h"
 #include "braze/capture/guards/load.h"
 #include "braze/capture/markings.h"
@@ -261,24 +262,29 @@ bool has_handler_where_it_stands(PyObject* generator) {
 void Executor::close_dropped_generators() {
   static PyObject* const close = _PyType_Lookup(&PyGen_Type, interned("close"));
   auto& all = suspended_generators_;
-  for (size_t i = 0; i < all.size();) {
-    PyObject* const generator = all[i];   // kept alive by its record
-    const GeneratorState state = generator_state(generator);
-    const bool ended = state.kind == GeneratorState::Kind::Ended;
-    if (!ended && (state.kind == GeneratorState::Kind::Running || Py_REFCNT(generator) > 1)) {
-      i++;
-      continue;
+  const auto is_alive = [](PyObject* generator) {   // their records keep the others
+    const GeneratorState::Kind kind = generator_state(generator).kind;
+    return kind == GeneratorState::Kind::Running || (kind != GeneratorState::Kind::Ended && Py_REFCNT(generator) > 1);
+  };
+  for (;;) {
+    // All of them first: while one is closed, its frame looks for dropped ones, too.
+    const auto first = std::stable_partition(all.begin(), all.end(), is_alive);
+    if (first == all.end()) return;
+    std::vector<PyObject*> dropped(first, all.end());
+    all.erase(first, all.end());
+    // Frames let go of their variables in order, which mostly is the order in which they were set.
+    std::stable_sort(dropped.begin(), dropped.end(),
+                     [&](PyObject* a, PyObject* b) { return prov.birth_of(a) < prov.birth_of(b); });
+    for (PyObject* const generator : dropped) {
+      if (generator_state(generator).kind == GeneratorState::Kind::Ended) continue;
+      if (has_handler_where_it_stands(generator)) {
+        const Value argument{generator, kNoSource};
+        const Owned closed = resume_natively(close, {&argument.object, &argument.src, 1, nullptr});
+        if (!closed) PyErr_Clear(), fail("a generator that does not close when it is dropped");
+      } else {
+        forget_generator(generator);   // and what only its frame holds
+      }
     }
-    all.erase(all.begin() + static_cast<int64_t>(i));
-    if (ended) continue;
-    if (has_handler_where_it_stands(generator)) {
-      const Value argument{generator, kNoSource};
-      const Owned closed = resume_natively(close, {&argument.object, &argument.src, 1, nullptr});
-      if (!closed) PyErr_Clear(), fail("a generator that does not close when it is dropped");
-    } else {
-      forget_generator(generator);   // and what only its frame holds
-    }
-    i = 0;
   }
 }
 
@@ -360,6 +366,9 @@ Owned Executor::call(Value callable, const Arguments& a) {
       case NativeKind::Polyfilled:
         if (native.model != nullptr)
           if (Owned out = native.model(*this, target, arguments); out || PyErr_Occurred()) return out;
+        if (!binds(reinterpret_cast<PyFunctionObject*>(native.polyfill), arguments.n_positional(), arguments.kwnames)) {
+          fail(std::string("call of ") + native.name + " with arguments that it does not take");
+        }
         after_ = after;
         return call_function({native.polyfill, kNoSource}, arguments);
       case NativeKind::Tensor: return call_tensor(target.object, arguments);

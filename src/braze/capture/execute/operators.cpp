@@ -83,6 +83,10 @@ bool sequence_operator(Executor& x, uint32_t op, Value a, Value b, Owned& out) {
   if (!lists && !tuples) return false;
   if (kind == Binary::Add) {
     if (in_place && lists) {
+      if (!PyList_CheckExact(b.object) && !PyTuple_CheckExact(b.object)) {   // it may look at the list meanwhile
+        if (x.for_each(b, [&](Value item) { return x.list_append(a, item); })) out = Owned::borrow(a);
+        return true;
+      }
       std::vector<Owned> items;   // all of them first: b may be a itself
       if (!x.for_each(b, [&](Value item) { return items.push_back(Owned::borrow(item)), true; })) return true;
       for (const Owned& item : items) {
@@ -158,7 +162,7 @@ Owned Executor::binary(uint32_t op, Value a, Value b) {
       is_plain(*this, a) && is_plain(*this, b)) {
     prov.use_constant(a);
     prov.use_constant(b);
-    return Owned::steal(row.native(a.object, b.object));
+    return Owned::steal(in_place ? row.native_in_place(a.object, b.object) : row.native(a.object, b.object));
   }
   if (is_tensor(*this, a) || is_tensor(*this, b)) {
     PyObject* method = nullptr;
@@ -553,6 +557,10 @@ int Executor::contains(Value container, Value item) {
     return PySequence_Contains(container.object, item.object);
   }
   // Lists, tuples, anything iterable: e is x or e == x.
+  if (type->tp_iter == nullptr && !PySequence_Check(container.object)) {
+    PyErr_Format(PyExc_TypeError, "argument of type '%.200s' is not iterable", type->tp_name);
+    return -1;
+  }
   if (after == After::Contains && !(compares_natively(*this, container) && compares_natively(*this, item))) {
     expect(after);
     const Owned r = call({polyfill("contains").get(), kNoSource}, {container, item});

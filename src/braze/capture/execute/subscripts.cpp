@@ -1,6 +1,7 @@
 // container[key]: reads, stores and deletions.
 #include "braze/capture/execute/executor.h"
 #include "braze/capture/execute/generic_types.h"
+#include "braze/capture/execute/missing.h"
 #include "braze/capture/execute/operators.h"
 #include "braze/capture/guards/load.h"
 #include "braze/capture/natives/natives.h"
@@ -76,7 +77,7 @@ Owned dict_item(Executor& x, Value dict, Value key, After after) {
     const Method missing = x.special(dict, interned("__missing__"));
     if (missing.function) return x.expect(after), x.call_method(missing, {key});
   }
-  PyErr_SetObject(PyExc_KeyError, key.object);
+  raise_missing_key(key.object);
   return {};
 }
 
@@ -161,13 +162,14 @@ bool Executor::set_subscript(Value container, Value key, Value value) {
     if (PySlice_Check(key.object)) {
       items = make_list(nullptr, 0);
       if (!for_each(value, [&](Value item) { return list_append(items.get(), item); })) return false;
-      copy_sources(*this, items.get(), seen(container).object);
       value = items.get();
     }
     static PyObject* const set_item = _PyType_Lookup(&PyList_Type, interned("__setitem__"));
     ArgumentList arguments;
     for (const Value& v : {container, key, value}) arguments.add(v);
-    return static_cast<bool>(mutate(set_item, arguments.get()));
+    if (!mutate(set_item, arguments.get())) return false;
+    if (items) copy_sources(*this, items.get(), seen(container).object);
+    return true;
   }
   if (!prov.is_fresh(container.object) && load::is_deque(container.object)) {
     static PyObject* const set_item = _PyType_Lookup(type, interned("__setitem__"));

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "braze/capture/execute/executor.h"
+#include "braze/capture/execute/missing.h"
 #include "braze/capture/execute/types.h"
+#include "braze/capture/exits/storage.h"
 #include "braze/capture/guards/load.h"
 #include "braze/capture/natives/natives.h"
 
@@ -62,6 +64,7 @@ Changed& Executor::changed(Value v) {
   if (Changed* c = find_changed(v.object)) return *c;
   if (v.src == kNoSource || !can_change(v.object)) require_fresh(v, "changing");
   if (prov.sources()[v.src].kind == SourceKind::Dict) fail("changing the __dict__ of an existing object");
+  require_no_shadow_over(*this, v);
   prov.use_type(v);
   changed_.push_back(std::make_unique<Changed>());
   changed_.back()->owner = Ref::borrow(v.object);
@@ -129,6 +132,7 @@ void Executor::make_payload(Changed& c) {
 Value Executor::seen(Value v) {
   Changed* c = changed_.empty() ? nullptr : find_changed(v.object);
   if (c == nullptr) {
+    require_no_shadow_over(*this, v);
     if (v.src == kNoSource || !load::is_deque(v.object)) return v;
     c = &changed(v);   // read through a payload, since its items can't be read one by one
   }
@@ -193,7 +197,7 @@ bool Executor::dict_set(Value dict, Value key, Value value) {
     PyObject* object = prov.object_at(owner);
     if (prov.category(object) == Category::Identity) {
       Shadow& shadow = prov.shadow({object, owner});
-      if (Shadow::Attribute* a = shadow.find(key.object)) return a->value = Owned::borrow(value), true;
+      if (Shadow::Attribute* a = shadow.find(key.object); a != nullptr && a->value) return a->value = Owned::borrow(value), true;
       own_attribute({object, owner}, key.object);      // guards presence or absence
       shadow.attributes.push_back({Ref::borrow(key.object), Owned::borrow(value)});
       return true;
@@ -232,7 +236,7 @@ bool Executor::dict_set(Value dict, Value key, Value value) {
 bool Executor::dict_delete(Value dict, Value key) {
   const Value present = dict_get(dict, key);
   if (present.object == nullptr) {
-    if (!PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key.object);
+    if (!PyErr_Occurred()) raise_missing_key(key.object);
     return false;
   }
   prov.use_present(present);
@@ -269,6 +273,7 @@ Value Executor::dict_get(Value dict, Value key) {
   prov.use_key(key);
   if (!prov.has_origin(dict)) fail("a dict of unknown origin");
   prov.use_type(dict);
+  require_no_shadow_over(*this, dict);
   if (dict.src != kNoSource && prov.has_shadows() && prov.sources()[dict.src].kind == SourceKind::Dict &&
       PyUnicode_CheckExact(key.object)) {
     const Src owner = prov.sources()[dict.src].base;

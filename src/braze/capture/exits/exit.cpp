@@ -98,7 +98,7 @@ int32_t ExitBuilder::build(Value v) {
     const SourceKind kind = x_.prov.sources()[v.src].kind;
     if (c == Category::Constant && x_.prov.is_guarded_constant(v.src)) return add(RecipeOp::Constant, 0, {}, o);
     if (kind == SourceKind::Constant) return add(RecipeOp::Constant, 0, {}, o);
-    if (kind == SourceKind::Dict) x_.fail("the __dict__ of an existing object in the result");
+    if (kind == SourceKind::Dict) return dict_of(add(RecipeOp::Fetched, fetched(x_.prov.sources()[v.src].base)));
     return add(RecipeOp::Fetched, fetched(v.src));
   }
   if (c == Category::Constant) return add(RecipeOp::Constant, 0, {}, o);
@@ -184,9 +184,19 @@ int32_t ExitBuilder::build(Value v) {
                             add(RecipeOp::Constant, 0, {}, maxlen.get())};
     return add(RecipeOp::Call, 0, call);
   }
+  if (const Fresh* const record = x_.prov.find_fresh(o); record != nullptr && record->shares >= 0) {
+    return dict_of(slot(record->function));
+  }
   if (PyGen_CheckExact(o)) return fresh_generator(o);
   if (PyIter_Check(o) && native_base(Py_TYPE(o)) != &PyBaseObject_Type) return fresh_iterator(v);
   return fresh_instance(v);
+}
+
+// The dict in which the object keeps its attributes; classes may have other ideas of a __dict__.
+int32_t ExitBuilder::dict_of(int32_t owner) {
+  static PyObject* const read = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__getattribute__");
+  const int32_t call[] = {add(RecipeOp::Constant, 0, {}, read), owner, add(RecipeOp::Constant, 0, {}, interned("__dict__"))};
+  return add(RecipeOp::Call, 0, call);
 }
 
 // Instances of classes in Python, dicts and their subclasses: made empty, then filled.
@@ -452,6 +462,26 @@ int32_t ExitBuilder::fresh_function(Value v) {
   return add(RecipeOp::NewFunction, 0, operands, f->func_code);
 }
 
+namespace {
+
+// A slot of the object's class, with a value in it.
+bool has_slot(PyObject* object, PyObject* name) {
+  PyObject* const member = _PyType_Lookup(Py_TYPE(object), name);
+  if (member == nullptr || Py_TYPE(member) != &PyMemberDescr_Type) return false;
+  const Ref value = Ref::steal(Py_TYPE(member)->tp_descr_get(member, object, reinterpret_cast<PyObject*>(Py_TYPE(object))));
+  PyErr_Clear();
+  return static_cast<bool>(value);
+}
+
+}  // namespace
+
+void ExitBuilder::delete_attribute(Src owner, PyObject* name) {
+  static PyObject* const remove = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__delattr__");
+  const int32_t call[] = {add(RecipeOp::Constant, 0, {}, remove), add(RecipeOp::Fetched, fetched(owner)),
+                          add(RecipeOp::Constant, 0, {}, name)};
+  add(RecipeOp::Call, 0, call);
+}
+
 void ExitBuilder::side_effects() {
   x_.guard_aliases();
   x_.mark_superseded();
@@ -475,8 +505,8 @@ void ExitBuilder::side_effects() {
       bool known = true;
       PyObject* before = object::storage_lookup(object::instance_storage(s.owner.get()), a.name.get(), hint, known);
       if (!a.value) {
-        if (before == nullptr) continue;
-        x_.fail("deleting an attribute of an object that existed before the call");
+        if (before != nullptr || has_slot(s.owner.get(), a.name.get())) delete_attribute(s.src, a.name.get());
+        continue;
       }
       const Value value = a.value.get();
       // As before, and known to be so by a guard.

@@ -30,6 +30,8 @@ class ExitBuilder {
   int32_t slot(Value v);
   int32_t build(Value v);
   int32_t fresh_instance(Value v);
+  int32_t dict_of(int32_t owner);
+  void delete_attribute(Src owner, PyObject* name);
   int32_t fresh_exception(PyObject* exception);   // made; not yet filled
   void fill_exception(PyObject* exception, int32_t made);
   int32_t traceback(PyObject* traceback);

@@ -1,4 +1,5 @@
 // Models of the builtin functions.
+#include "braze/capture/natives/arity.h"
 #include "braze/capture/natives/natives.h"
 
 namespace braze::capture {
@@ -6,7 +7,7 @@ namespace braze::capture {
 namespace {
 
 Owned model_len(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("len", a, 1, 1)) return {};
+  require_arity("len", a, 1, 1);
   PyTypeObject* type = Py_TYPE(a.objects[0]);
   PyObject* method = _PyType_Lookup(type, interned("__len__"));
   if (method == nullptr) {
@@ -61,13 +62,13 @@ int instance_check(Executor& x, Value object, Value type, bool subclass) {
 }
 
 Owned model_isinstance(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("isinstance", a, 2, 2)) return {};
+  require_arity("isinstance", a, 2, 2);
   const int r = instance_check(x, a[0], a[1], false);
   return r < 0 ? Owned() : Owned::boolean(r == 1);
 }
 
 Owned model_issubclass(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("issubclass", a, 2, 2)) return {};
+  require_arity("issubclass", a, 2, 2);
   const int r = instance_check(x, a[0], a[1], true);
   return r < 0 ? Owned() : Owned::boolean(r == 1);
 }
@@ -86,7 +87,8 @@ Owned attribute_name(Executor& x, Value name) {
 }
 
 Owned model_getattr(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("getattr", a, 2, 3) || !check_name("getattr", a[1])) return {};
+  require_arity("getattr", a, 2, 3);
+  if (!check_name("getattr", a[1])) return {};
   const Owned name = attribute_name(x, a[1]);
   if (a.n == 2) return x.get_attribute(a[0], name.ref.get());
   Owned out = x.find_attribute(a[0], name.ref.get());
@@ -95,7 +97,8 @@ Owned model_getattr(Executor& x, Value, const Arguments& a) {
 }
 
 Owned model_hasattr(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("hasattr", a, 2, 2) || !check_name("hasattr", a[1])) return {};
+  require_arity("hasattr", a, 2, 2);
+  if (!check_name("hasattr", a[1])) return {};
   const Owned name = attribute_name(x, a[1]);
   const Owned out = x.find_attribute(a[0], name.ref.get());
   if (!out && PyErr_Occurred()) return {};
@@ -104,31 +107,33 @@ Owned model_hasattr(Executor& x, Value, const Arguments& a) {
 }
 
 Owned model_setattr(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("setattr", a, 3, 3) || !check_name("setattr", a[1])) return {};
+  require_arity("setattr", a, 3, 3);
+  if (!check_name("setattr", a[1])) return {};
   const Owned name = attribute_name(x, a[1]);
   return x.set_attribute(a[0], name.ref.get(), a[2]) ? Owned::none() : Owned();
 }
 
 Owned model_delattr(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("delattr", a, 2, 2) || !check_name("delattr", a[1])) return {};
+  require_arity("delattr", a, 2, 2);
+  if (!check_name("delattr", a[1])) return {};
   const Owned name = attribute_name(x, a[1]);
   return x.set_attribute(a[0], name.ref.get(), {}) ? Owned::none() : Owned();
 }
 
 Owned model_callable(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("callable", a, 1, 1)) return {};
+  require_arity("callable", a, 1, 1);
   x.prov.use_type(a[0]);
   return Owned::boolean(PyCallable_Check(a.objects[0]) != 0);
 }
 
 Owned model_iter(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("iter", a, 1, 2)) return {};
+  require_arity("iter", a, 1, 2);
   if (a.n == 1) return x.iterate(a[0]);
   return x.call({polyfill("call_iterator").get(), kNoSource}, {a[0], a[1]});
 }
 
 Owned model_next(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("next", a, 1, 2)) return {};
+  require_arity("next", a, 1, 2);
   if (Py_TYPE(a.objects[0])->tp_iternext == nullptr) {
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(a.objects[0])->tp_name);
     return {};
@@ -152,7 +157,8 @@ Owned model_next(Executor& x, Value, const Arguments& a) {
 }
 
 Owned model_repr(Executor& x, Value, const Arguments& a) {
-  return check_arity("repr", a, 1, 1) ? x.to_string(a[0], true) : Owned();
+  require_arity("repr", a, 1, 1);
+  return x.to_string(a[0], true);
 }
 
 Owned model_str(Executor& x, Value, const Arguments& a) {
@@ -162,13 +168,13 @@ Owned model_str(Executor& x, Value, const Arguments& a) {
 }
 
 Owned model_format(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("format", a, 1, 2)) return {};
+  require_arity("format", a, 1, 2);
   if (a.n == 2) x.prov.use_constant(a[1]);
   return x.format(a[0], a.n == 2 ? a.objects[1] : nullptr);
 }
 
 Owned model_bool(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("bool", a, 0, 1)) return {};
+  require_arity("bool", a, 0, 1);
   if (a.n == 0) return Owned::boolean(false);
   const int t = x.truth(a[0]);
   return t < 0 ? Owned() : Owned::boolean(t == 1);
@@ -201,7 +207,7 @@ Owned model_int(Executor& x, Value, const Arguments& a) { return number(x, &PyLo
 Owned model_float(Executor& x, Value, const Arguments& a) { return number(x, &PyFloat_Type, "__float__", a); }
 
 Owned model_abs(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("abs", a, 1, 1)) return {};
+  require_arity("abs", a, 1, 1);
   const Category c = x.prov.category(a.objects[0]);
   if (c == Category::Constant) {
     x.prov.use_constant(a[0]);
@@ -220,7 +226,7 @@ Owned model_abs(Executor& x, Value, const Arguments& a) {
 }
 
 Owned model_hash(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("hash", a, 1, 1)) return {};
+  require_arity("hash", a, 1, 1);
   PyObject* raw = _PyType_Lookup(Py_TYPE(a.objects[0]), interned("__hash__"));
   if (raw != nullptr && PyFunction_Check(raw)) return x.call_method(x.special(a[0], interned("__hash__")), {});
   const Category c = x.prov.category(a.objects[0]);
@@ -230,7 +236,7 @@ Owned model_hash(Executor& x, Value, const Arguments& a) {
 }
 
 Owned model_reversed(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("reversed", a, 1, 1)) return {};
+  require_arity("reversed", a, 1, 1);
   const Method m = x.special(a[0], interned("__reversed__"));
   if (m.function && PyFunction_Check(m.function.ref.get())) return x.call_method(m, {});
   if (PyRange_Check(a.objects[0])) return x.call_pure(reinterpret_cast<PyObject*>(&PyReversed_Type), a);
@@ -270,7 +276,7 @@ Owned model_locals(Executor& x, Value callable, const Arguments& a) {
 
 // The number is only good as a key of the trace's own dicts.
 Owned model_id(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("id", a, 1, 1)) return {};
+  require_arity("id", a, 1, 1);
   if (!x.prov.has_origin(a[0])) x.fail("id(): addresses differ between calls");
   const Ref number = Ref::steal(PyLong_FromVoidPtr(a.objects[0]));
   x.prov.use_as_key(a.objects[0]);

@@ -1,5 +1,7 @@
 // Models of list, tuple, dict, set and OrderedDict: constructors and methods. Items keep their sources.
+#include "braze/capture/execute/missing.h"
 #include "braze/capture/execute/types.h"
+#include "braze/capture/natives/arity.h"
 #include "braze/capture/natives/natives.h"
 
 namespace braze::capture {
@@ -118,12 +120,13 @@ bool iterated_by_frames(Executor& x, const char* function, const Arguments& a, O
 Owned model_list(Executor& x, Value, const Arguments& a) {
   List items;
   if (Owned made; iterated_by_frames(x, "list_of", a, made)) return made;
-  if (!check_arity("list", a, 0, 1) || (a.n == 1 && !collect(x, a[0], items))) return {};
+  require_arity("list", a, 0, 1);
+  if ((a.n == 1 && !collect(x, a[0], items))) return {};
   return sequence_of(x, items, true);
 }
 
 Owned model_tuple(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("tuple", a, 0, 1)) return {};
+  require_arity("tuple", a, 0, 1);
   if (Owned made; iterated_by_frames(x, "tuple_of", a, made)) return made;
   if (a.n == 1 && PyTuple_CheckExact(a.objects[0])) return Owned::borrow(a[0]);
   List items;
@@ -132,7 +135,7 @@ Owned model_tuple(Executor& x, Value, const Arguments& a) {
 }
 
 Owned set_of(Executor& x, const Arguments& a, bool frozen) {
-  if (!check_arity(frozen ? "frozenset" : "set", a, 0, 1)) return {};
+  require_arity(frozen ? "frozenset" : "set", a, 0, 1);
   const Ref set = Ref::steal(PySet_New(nullptr));
   x.prov.add_fresh(set.get());
   if (a.n == 1 && !x.for_each(a[0], [&](Value v) { return add_to_set(x, {set.get(), kNoSource}, v); })) return {};
@@ -215,7 +218,7 @@ Owned dict_contains(Executor& x, Value, const Arguments& a) {
 
 Owned dict_getitem(Executor& x, Value, const Arguments& a) {
   const Value v = x.dict_get(a[0], a[1]);
-  if (v.object == nullptr && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, a.objects[1]);
+  if (v.object == nullptr && !PyErr_Occurred()) raise_missing_key(a.objects[1]);
   return v.object == nullptr ? Owned() : Owned::borrow(v);
 }
 
@@ -236,7 +239,7 @@ Owned dict_pop(Executor& x, Value, const Arguments& a) {
   if (v.object == nullptr) {
     if (PyErr_Occurred()) return {};
     if (a.n > 2) return Owned::borrow(a[2]);
-    PyErr_SetObject(PyExc_KeyError, a.objects[1]);
+    raise_missing_key(a.objects[1]);
     return {};
   }
   Owned out = Owned::borrow(v);
@@ -277,6 +280,9 @@ Owned list_append(Executor& x, Value, const Arguments& a) {
 }
 
 Owned list_extend(Executor& x, Value, const Arguments& a) {
+  if (!PyList_CheckExact(a.objects[1]) && !PyTuple_CheckExact(a.objects[1])) {   // it may look at the list meanwhile
+    return x.for_each(a[1], [&](Value v) { return x.list_append(a[0], v); }) ? Owned::none() : Owned();
+  }
   List items;
   if (!collect(x, a[1], items)) return {};
   for (const Owned& item : items) {
@@ -363,7 +369,8 @@ Owned set_method(Executor& x, Value callable, const Arguments& a) {   // union a
 }
 
 Owned set_add(Executor& x, Value, const Arguments& a) {
-  return check_arity("add", a, 2, 2) && add_to_set(x, a[0], a[1]) ? Owned::none() : Owned();
+  require_arity("add", a, 2, 2);
+  return add_to_set(x, a[0], a[1]) ? Owned::none() : Owned();
 }
 
 Owned set_update(Executor& x, Value, const Arguments& a) {
@@ -395,7 +402,7 @@ Owned dict_fromkeys(Executor& x, Value, const Arguments& a) {   // (class, keys,
 }
 
 Owned model_slice(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("slice", a, 1, 3)) return {};
+  require_arity("slice", a, 1, 3);
   const Value none{Py_None, kNoSource};
   const Value parts[] = {a.n == 1 ? none : a[0], a.n == 1 ? a[0] : a[1], a.n == 3 ? a[2] : none};
   const Ref slice = Ref::steal(PySlice_New(parts[0].object, parts[1].object, parts[2].object));
@@ -427,7 +434,8 @@ Owned deque_append(Executor& x, Value callable, const Arguments& a) {
 
 Owned deque_extend(Executor& x, Value callable, const Arguments& a) {
   List items;
-  if (!check_arity("extend", a, 2, 2) || !collect(x, a[1], items)) return {};
+  require_arity("extend", a, 2, 2);
+  if (!collect(x, a[1], items)) return {};
   const Owned list = sequence_of(x, items, true);
   ArgumentList arguments;
   arguments.add(a[0]);
@@ -451,7 +459,7 @@ Owned defaultdict_missing(Executor& x, Value, const Arguments& a) {   // (dict, 
   if (!factory) return {};
   if (factory.ref.get() == Py_None) {
     x.prov.use_constant(factory.get());
-    PyErr_SetObject(PyExc_KeyError, a.objects[1]);
+    raise_missing_key(a.objects[1]);
     return {};
   }
   const Owned value = x.call(factory.get(), {});

@@ -3,6 +3,7 @@
 
 #include "braze/capture/differentiation.h"
 #include "braze/capture/markings.h"
+#include "braze/capture/natives/arity.h"
 #include "braze/capture/natives/natives.h"
 
 namespace braze::capture {
@@ -178,11 +179,12 @@ Owned thread_identity(Executor& x, Value callable, const Arguments&) {
 
 // The exception that the program handles at this point.
 Owned exception(Executor& x, Value, const Arguments& a) {
-  return check_arity("exception", a, 0, 0) ? Owned::borrow(x.exception_to_reraise()) : Owned();
+  require_arity("exception", a, 0, 0);
+  return Owned::borrow(x.exception_to_reraise());
 }
 
 Owned exc_info(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("exc_info", a, 0, 0)) return {};
+  require_arity("exc_info", a, 0, 0);
   const Value handled = x.exception_to_reraise();
   x.prov.use_constant(handled);   // None
   if (handled.object == Py_None) {

@@ -1,5 +1,6 @@
 // Models of object's own methods, properties of classes, functools, operator, copy.
 #include "braze/capture/execute/types.h"
+#include "braze/capture/natives/arity.h"
 #include "braze/capture/natives/natives.h"
 
 namespace braze::capture {
@@ -21,19 +22,19 @@ namespace {
 Owned object_init(Executor&, Value, const Arguments&) { return Owned::none(); }
 
 Owned object_setattr(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("__setattr__", a, 3, 3)) return {};
+  require_arity("__setattr__", a, 3, 3);
   x.prov.use_constant(a[1]);
   return x.generic_set_attribute(a[0], a.objects[1], a[2]) ? Owned::none() : Owned();
 }
 
 Owned object_delattr(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("__delattr__", a, 2, 2)) return {};
+  require_arity("__delattr__", a, 2, 2);
   x.prov.use_constant(a[1]);
   return x.generic_set_attribute(a[0], a.objects[1], {}) ? Owned::none() : Owned();
 }
 
 Owned object_getattribute(Executor& x, Value, const Arguments& a) {
-  if (!check_arity("__getattribute__", a, 2, 2)) return {};
+  require_arity("__getattribute__", a, 2, 2);
   x.prov.use_constant(a[1]);
   return x.generic_attribute(a[0], a.objects[1], false);
 }
@@ -111,7 +112,7 @@ Owned function_get(Executor& x, Value, const Arguments& a) {   // f.__get__(obje
 }
 
 Owned model_method(Executor& x, Value, const Arguments& a) {   // types.MethodType(f, self)
-  if (!check_arity("method", a, 2, 2)) return {};
+  require_arity("method", a, 2, 2);
   const Ref made = Ref::steal(PyMethod_New(a.objects[0], a.objects[1]));
   if (!made) return {};
   x.prov.add_fresh(made.get());
@@ -124,12 +125,14 @@ Owned model_property(Executor& x, Value callable, const Arguments& a) { return x
 
 template <uint32_t op>
 Owned operator_binary(Executor& x, Value, const Arguments& a) {
-  return check_arity("operator", a, 2, 2) ? x.binary(op, a[0], a[1]) : Owned();
+  require_arity("operator", a, 2, 2);
+  return x.binary(op, a[0], a[1]);
 }
 
 template <int op>
 Owned operator_compare(Executor& x, Value, const Arguments& a) {
-  return check_arity("operator", a, 2, 2) ? x.compare(op, a[0], a[1]) : Owned();
+  require_arity("operator", a, 2, 2);
+  return x.compare(op, a[0], a[1]);
 }
 
 Owned operator_neg(Executor& x, Value, const Arguments& a) { return x.unary(Op::UnaryNegative, a[0]); }

@@ -1,5 +1,7 @@
 #include "braze/capture/natives/natives.h"
 
+#include "braze/capture/natives/arity.h"
+
 #include "braze/capture/differentiation.h"
 
 #include <unordered_map>
@@ -209,15 +211,10 @@ Value builtin(const char* name) {
   return {found, kNoSource};
 }
 
-bool check_arity(const char* name, const Arguments& a, int64_t least, int64_t most) {
-  if (a.n_keywords() == 0 && a.n >= least && a.n <= most) return true;
-  if (a.n_keywords() > 0) {
-    PyErr_Format(PyExc_TypeError, "%s() takes no keyword arguments", name);
-  } else {
-    PyErr_Format(PyExc_TypeError, "%s expected %d to %d arguments, got %d", name, static_cast<int>(least),
-                 static_cast<int>(most), static_cast<int>(a.n));
+void require_arity(const char* name, const Arguments& a, int64_t least, int64_t most) {
+  if (a.n_keywords() > 0 || a.n < least || a.n > most) {
+    unsupported(std::string("call of ") + name + " with arguments that it does not take");
   }
-  return false;
 }
 
 }  // namespace braze::capture
