@@ -190,3 +190,24 @@ def test_methods_of_dicts(method):
         return f, table
 
     check(make, [nothing, nothing, nothing], fullgraph=False)
+
+
+def test_a_field_that_changes_between_calls():
+    def make():
+        table = {}
+        def f(x, key):
+            if key in table:
+                table[key] += 1
+            else:
+                table[key] = 1
+            return x * table[key], hash((key.index, "a")) == hash((int(key.index), "a"))
+        return f, table
+
+    eager, expected = make()
+    f, table = make()
+    compiled = braze.compile(f, fullgraph=True)
+    for index in (0, 0, 1, 0, 1, 2, 1):
+        key = Key("a", index)
+        want, got = eager(X, key), compiled(X, key)
+        assert torch.equal(want[0], got[0]) and want[1:] == got[1:]
+        assert table == expected

@@ -229,10 +229,12 @@ Owned model_hash(Executor& x, Value, const Arguments& a) {
   require_arity("hash", a, 1, 1);
   PyObject* raw = _PyType_Lookup(Py_TYPE(a.objects[0]), interned("__hash__"));
   if (raw != nullptr && PyFunction_Check(raw)) return x.call_method(x.special(a[0], interned("__hash__")), {});
-  const Category c = x.prov.category(a.objects[0]);
+  const Owned fixed = x.concrete(a[0]);
+  const Category c = x.prov.category(fixed.ref.get());
   if (c != Category::Constant && c != Category::Tuple) x.fail("the hash of an object that depends on its address");
-  x.prov.use_deep(a[0]);
-  return Owned::steal(PyLong_FromSsize_t(PyObject_Hash(a.objects[0])));
+  x.prov.use_constant(fixed.get());
+  x.prov.use_deep(fixed.get());
+  return Owned::steal(PyLong_FromSsize_t(PyObject_Hash(fixed.ref.get())));
 }
 
 Owned model_reversed(Executor& x, Value, const Arguments& a) {
