@@ -8,16 +8,14 @@ usage: capture.py [bert] [opcodes] [breaks] [handover]
   breaks    a loop with one graph break a turn, against the same loop split by hand, in microseconds a break
   handover  Python code that runs after a break and is never captured, against the same code in CPython
 """
-import os
 import statistics
-import sys
+import threading
 import time
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-import torch
-
 import braze
+import overheads
+import parts
+import torch
 
 
 def seconds(f, *args):
@@ -31,18 +29,10 @@ def show(name, figure, bar, ok):
 
 
 def bert():
-    import transformers
-    torch.manual_seed(0)
-    model = transformers.BertModel(transformers.BertConfig()).eval()
-    ids = torch.randint(0, 30000, (2, 128))
-    runs = []
+    model, ids = overheads.bert()
     with torch.no_grad():
-        for _ in range(5):
-            braze.reset()
-            braze.compile(lambda x: model(x).last_hidden_state, backend="eager")(ids)   # noqa: B023
-            report = braze.compile_report()
-            runs.append(next(float(word) for line in str(report).splitlines() if "capture" in line
-                             for word in line.split() if word.replace(".", "").isdigit()))
+        rows, _ = overheads.trace_times(lambda x: model(x).last_hidden_state, ids, 5, backend="eager")
+    runs = [sum(row) for row in rows]
     show("BERT-base, capture and trace", f"{min(runs):.1f} ms (median {statistics.median(runs):.1f})", "60 ms",
          min(runs) < 60)
 
@@ -138,18 +128,19 @@ def breaks():
 
 
 def handover():
+    gate = threading.Lock()
+
     def work(x, n):
         x = x * 2
         total = int(x.sum().item())
-        local = globals()          # never captured
         for i in range(n):
             total = (total * 31 + i) % 1000003
-            local.get("nothing")
+            gate.locked()          # a graph break without a graph in between: soon CPython runs the rest
         return total
 
     compiled = braze.compile(work)
     x, n = torch.ones(4), 200_000
-    compiled(x, n)
+    assert compiled(x, n) == work(x, n)
     rows = [], []
     for _ in range(7):
         for f, row in zip((compiled, work), rows, strict=True):
@@ -161,13 +152,5 @@ def handover():
 PARTS = {"bert": bert, "opcodes": opcodes, "breaks": breaks, "handover": handover}
 
 
-def main():
-    names = sys.argv[1:] or list(PARTS)
-    for name in names:
-        if name not in PARTS:
-            raise SystemExit(f"no part {name}; there are {', '.join(PARTS)}")
-        PARTS[name]()
-
-
 if __name__ == "__main__":
-    main()
+    parts.run(PARTS)

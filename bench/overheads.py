@@ -19,6 +19,8 @@ import subprocess
 import sys
 import time
 
+import parts
+
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
@@ -90,16 +92,21 @@ def guard_cost():
     print(f"guards of BERT-base: {statistics.median(runs):.1f} us")
 
 
-def trace_of(forward, ids, compilations=9):
-    """Prints capture's and the trace's milliseconds: the medians without the first, and the first in the process."""
+def trace_times(forward, ids, compilations=9, **options):
+    """Milliseconds of (capture, trace) of each compilation, and the last report."""
     import braze
     rows = []
     for _ in range(compilations):
         braze.reset()
-        braze.compile(forward)(ids)
+        braze.compile(forward, **options)(ids)
         report = braze.compile_report()[-1]
         rows.append((report["ms"]["capture"], report["ms"]["trace"]))
-    first, *later = rows
+    return rows, report
+
+
+def trace_of(forward, ids):
+    """Prints capture's and the trace's milliseconds: the medians without the first, and the first in the process."""
+    (first, *later), report = trace_times(forward, ids)
     capture, trace = (statistics.median(column) for column in zip(*later, strict=True))
     print(f"capture {capture:.1f} ms, trace {trace:.1f} ms (the first in the process: {first[0]:.1f}, {first[1]:.1f})")
     print(report["note"])
@@ -163,13 +170,5 @@ PARTS = {"import": import_time, "call": call_cost, "training_call": training_cal
          "trace": trace_cost, "joint": joint_trace_cost, "compile": compile_cost, "memory": memory}
 
 
-def main():
-    names = sys.argv[1:] or list(PARTS)
-    for name in names:
-        if name not in PARTS:
-            raise SystemExit(f"no part {name}; there are {', '.join(PARTS)}")
-        PARTS[name]()
-
-
 if __name__ == "__main__":
-    main()
+    parts.run(PARTS)

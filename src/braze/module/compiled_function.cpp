@@ -161,8 +161,12 @@ std::shared_ptr<EntryCache> continuation_of(State& state, const std::string& key
   return caches.emplace(key, std::make_shared<EntryCache>(state.cache.options())).first->second;
 }
 
-std::string text_of(PyObject* error) {
-  const Ref text = error != nullptr ? Ref::steal(PyObject_Str(error)) : Ref();
+// The text of the current error, which is cleared.
+std::string take_error_text() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const Ref owned_type = Ref::steal(type), owned_value = Ref::steal(value), owned_traceback = Ref::steal(traceback);
+  const Ref text = value != nullptr ? Ref::steal(PyObject_Str(value)) : Ref();
   const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   PyErr_Clear();
   return words == nullptr ? "?" : words;
@@ -224,10 +228,7 @@ PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
     if (result == nullptr) {
       // The program's own operations say what is wrong, where, and inside the program's handlers.
       if (computed || !PyErr_ExceptionMatches(PyExc_Exception) || must_propagate(PyErr_Occurred())) break;
-      PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-      PyErr_Fetch(&type, &value, &traceback);
-      const Ref owned_type = Ref::steal(type), owned_value = Ref::steal(value), owned_traceback = Ref::steal(traceback);
-      note_unexpected_branch(self, text_of(value));
+      note_unexpected_branch(self, take_error_text());
       end_innermost = true;
       continue;
     }
@@ -241,10 +242,7 @@ PyObject* run_on(CompiledFunction* self, std::optional<LiveFrames> frames) {
 // Nothing outside has changed when a program fails: the call is made once more, by CPython, so that type, message and
 // traceback are eager's. Where eager succeeds, what was traced does not hold for these arguments.
 PyObject* run_again(CompiledFunction* self, const Call& call, size_t nargsf) {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  const Ref owned_type = Ref::steal(type), owned_value = Ref::steal(value), owned_traceback = Ref::steal(traceback);
-  const std::string error = text_of(value);
+  const std::string error = take_error_text();
   const bool unexpected = note_unexpected_branch(self, error);
   PyObject* const result = call_eagerly(self, call.args, nargsf, call.kwnames);
   if (result != nullptr && !unexpected)

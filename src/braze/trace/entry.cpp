@@ -310,24 +310,12 @@ bool shifts_integers(const at::Tensor& self) {
   return current_recorder() != nullptr && c10::isIntegralType(self.scalar_type(), /*includeBool=*/false);
 }
 
-at::Tensor lshift_scalar_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Scalar& other) {
-  if (shifts_integers(self) && other.isIntegral(/*includeBool=*/false)) return at::bitwise_left_shift(self, other);
-  return at::_ops::__lshift___Scalar::redispatch(keys & kAfterEntry, self, other);
-}
+bool shifts_integers(const at::Scalar& by) { return by.isIntegral(/*includeBool=*/false); }
 
-at::Tensor rshift_scalar_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Scalar& other) {
-  if (shifts_integers(self) && other.isIntegral(/*includeBool=*/false)) return at::bitwise_right_shift(self, other);
-  return at::_ops::__rshift___Scalar::redispatch(keys & kAfterEntry, self, other);
-}
-
-at::Tensor lshift_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Tensor& other) {
-  if (shifts_integers(self) && shifts_integers(other)) return at::bitwise_left_shift(self, other);
-  return at::_ops::__lshift___Tensor::redispatch(keys & kAfterEntry, self, other);
-}
-
-at::Tensor rshift_kernel(DispatchKeySet keys, const at::Tensor& self, const at::Tensor& other) {
-  if (shifts_integers(self) && shifts_integers(other)) return at::bitwise_right_shift(self, other);
-  return at::_ops::__rshift___Tensor::redispatch(keys & kAfterEntry, self, other);
+template <class Op, class Other, at::Tensor (*bitwise)(const at::Tensor&, const Other&)>
+at::Tensor shift_kernel(DispatchKeySet keys, const at::Tensor& self, const Other& other) {
+  if (shifts_integers(self) && shifts_integers(other)) return bitwise(self, other);
+  return Op::redispatch(keys & kAfterEntry, self, other);
 }
 
 // Composites that update statistics which their schemas call read-only. Without autograd keys they would reach
@@ -383,10 +371,10 @@ void register_kernels() {
   entry.impl("_efficientzerotensor", TORCH_FN(zero_tensor_kernel));
   entry.impl("one_hot", TORCH_FN(one_hot_kernel));
   entry.impl("rsub.Scalar", TORCH_FN(rsub_kernel));
-  entry.impl("__lshift__.Scalar", TORCH_FN(lshift_scalar_kernel));
-  entry.impl("__rshift__.Scalar", TORCH_FN(rshift_scalar_kernel));
-  entry.impl("__lshift__.Tensor", TORCH_FN(lshift_kernel));
-  entry.impl("__rshift__.Tensor", TORCH_FN(rshift_kernel));
+  entry.impl("__lshift__.Scalar", TORCH_FN((shift_kernel<at::_ops::__lshift___Scalar, at::Scalar, &at::bitwise_left_shift>)));
+  entry.impl("__rshift__.Scalar", TORCH_FN((shift_kernel<at::_ops::__rshift___Scalar, at::Scalar, &at::bitwise_right_shift>)));
+  entry.impl("__lshift__.Tensor", TORCH_FN((shift_kernel<at::_ops::__lshift___Tensor, at::Tensor, &at::bitwise_left_shift>)));
+  entry.impl("__rshift__.Tensor", TORCH_FN((shift_kernel<at::_ops::__rshift___Tensor, at::Tensor, &at::bitwise_right_shift>)));
   entry.impl("where.ScalarOther", TORCH_FN(where_other_kernel));
   entry.impl("where.ScalarSelf", TORCH_FN(where_self_kernel));
   entry.impl("unsafe_split.Tensor", TORCH_FN(unsafe_split_kernel));

@@ -194,31 +194,27 @@ std::optional<std::string> Session::spent(const at::Tensor& output) {
   // Whether what it used is still there, only the pass can tell. What it records goes again.
   graph::Graph& g = recorder_.graph();
   const graph::Node* const last = g.nodes.empty() ? nullptr : g.nodes.back();
-  const auto drop_recorded = [&] {
-    for (auto it = g.nodes.end(); it != g.nodes.begin() && *std::prev(it) != last;) {
-      graph::Node* node = *--it;
-      if (node->op->has(graph::kRandom) || node->op->has(graph::kSideEffect) ||
-          std::ranges::any_of(node->results, [&](const Value* v) { return g.has_uses(v); }))
-        continue;
-      it = std::next(it);
-      g.erase(node);
-    }
-  };
   Value* unused = nullptr;
   graph::TensorType type = traced(functional::from_functional_tensor(output))->value()->type;
   std::vector<at::Tensor> tangents{make_tangent(type, &unused)};
+  std::optional<std::string> error;
   try {
     run_engine({root}, std::move(tangents), leaves, /*keep_graph=*/true);
-    drop_recorded();
-  } catch (const c10::Error& error) {
-    drop_recorded();
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
+  } catch (const c10::Error& raised) {
+    error = raised.what_without_backtrace();
+  } catch (const std::exception& raised) {
     clear_python_error();
-    drop_recorded();
-    return error.what();
+    error = raised.what();
   }
-  return {};
+  for (auto it = g.nodes.end(); it != g.nodes.begin() && *std::prev(it) != last;) {
+    graph::Node* node = *--it;
+    if (node->op->has(graph::kRandom) || node->op->has(graph::kSideEffect) ||
+        std::ranges::any_of(node->results, [&](const Value* v) { return g.has_uses(v); }))
+      continue;
+    it = std::next(it);
+    g.erase(node);
+  }
+  return error;
 }
 
 JointPlan Session::add_gradients(std::vector<at::Tensor> tracked) {

@@ -21,12 +21,8 @@ bool is_python_function(PyTypeObject* type, const char* name) {
 
 // As a dict sees it: false with an error set where __hash__ raises.
 bool hash_of_key(Executor& x, Value key, Py_hash_t& hash) {
-  if (!is_hashed_in_python(x, key.object)) {
-    x.prov.use_key(key);
-    if (!object::native_hash(key.object, hash)) x.fail("a key of a dict whose hash is not known");
-    return true;
-  }
-  if (PyTuple_CheckExact(key.object)) {
+  const bool in_python = is_hashed_in_python(x, key.object);
+  if (in_python && PyTuple_CheckExact(key.object)) {
     const Py_ssize_t n = PyTuple_GET_SIZE(key.object);
     if (key.src != kNoSource) x.prov.use_length(key, n);
     std::vector<Py_hash_t> hashes(static_cast<size_t>(n));
@@ -36,7 +32,7 @@ bool hash_of_key(Executor& x, Value key, Py_hash_t& hash) {
     hash = object::combined_hash(hashes);
     return true;
   }
-  if (!is_python_function(Py_TYPE(key.object), "__hash__")) {   // __eq__ alone
+  if (!in_python || !is_python_function(Py_TYPE(key.object), "__hash__")) {   // of the latter, __eq__ alone is
     x.prov.use_key(key);
     if (!object::native_hash(key.object, hash)) x.fail("a key of a dict whose hash is not known");
     return true;

@@ -72,8 +72,6 @@ struct FoundKey {
 };
 // Such a key in a dict as the traced program sees it, by frames of the trace. False: an error is set.
 bool find_key(Executor& x, Value dict, Value key, FoundKey& out);
-// Fails with a TypeError unless least <= positional arguments <= most and no keywords.
-bool check_arity(const char* name, const Arguments& a, int64_t least, int64_t most);
 PyObject* interned(const char* text);   // borrowed, immortal here
 
 }  // namespace braze::capture
